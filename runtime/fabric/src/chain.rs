@@ -129,6 +129,30 @@ impl Slot {
 }
 
 impl Op {
+    /// Makes a READ of an object's words, into the beginning of the buffer.
+    #[inline]
+    pub fn read(at: Address, words: usize) -> Self {
+        Self::Read { at, slot: Slot { start: 0, len: words as u32 }, scope: ReadScope::Object }
+    }
+
+    /// Makes a WRITE of the words at the beginning of the buffer.
+    #[inline]
+    pub fn write(at: Address, words: usize) -> Self {
+        Self::Write { at, slot: Slot { start: 0, len: words as u32 }, replaces: false }
+    }
+
+    /// Makes a CAS. The previous value becomes the buffer's first word.
+    #[inline]
+    pub fn compare_exchange(at: Address, expected: u64, new: u64) -> Self {
+        Self::CompareExchange { at, expected, new, slot: 0 }
+    }
+
+    /// Makes an FAA. The previous value becomes the buffer's first word.
+    #[inline]
+    pub fn fetch_add(at: Address, addend: u64) -> Self {
+        Self::FetchAdd { at, addend, slot: 0 }
+    }
+
     /// Returns the address of its first word.
     #[inline]
     pub fn at(&self) -> Address {
@@ -281,6 +305,31 @@ impl RawChain {
     #[inline]
     pub fn parts(&mut self) -> (&[Op], &mut [u64]) {
         (&self.ops, &mut self.words)
+    }
+
+    /// Adds the first operation of the chain, with the beginning of its buffer: the words that it writes or has read.
+    pub fn add_first(&mut self, op: &Op, words: &[u64]) {
+        debug_assert!(self.ops.is_empty(), "slots of the operation begin at 0");
+        match *op {
+            Op::Read { at, slot, scope } => {
+                self.add_read(at, slot.words(), scope);
+            }
+            Op::Write { at, slot, .. } => self.write(at, &words[slot.range()]),
+            Op::CompareExchange { at, expected, new, .. } => {
+                self.compare_exchange(at, expected, new);
+            }
+            Op::FetchAdd { at, addend, .. } => {
+                self.fetch_add(at, addend);
+            }
+        }
+        let known = self.words.len().min(words.len());
+        self.words[..known].copy_from_slice(&words[..known]);
+    }
+
+    /// Returns the buffer that the operations' slots index.
+    #[inline]
+    pub fn buffer(&self) -> &[u64] {
+        &self.words
     }
 
     /// Returns the numbers of operations and of their words.

@@ -27,14 +27,22 @@ impl<'a, C, P> Unposted<'a, C, P> {
         self.thread
     }
 
-    /// Returns the posted operation. Posts it by `post` if that has not been done.
-    pub fn posted(&mut self, post: impl FnOnce(&'a C) -> P) -> &mut P {
-        if let Some(thread) = self.thread {
-            self.posted.write(post(thread));
-            self.thread = None;
-        }
-        // SAFETY: `thread` is `None`, so `posted` is initialised.
-        unsafe { self.posted.assume_init_mut() }
+    /// Returns the posted operation, if it is posted.
+    #[inline]
+    pub fn posted(&mut self) -> Option<&mut P> {
+        // SAFETY: if `thread` is `None`, `posted` is initialised.
+        self.thread.is_none().then(|| unsafe { self.posted.assume_init_mut() })
+    }
+
+    /// Sets the posted operation.
+    ///
+    /// # Panics
+    /// If it is posted already.
+    #[inline]
+    pub fn set_posted(&mut self, posted: P) {
+        assert!(self.thread.is_some(), "an operation is posted once");
+        self.posted.write(posted);
+        self.thread = None;
     }
 }
 
@@ -59,12 +67,13 @@ mod tests {
     fn an_operation_is_posted_once_and_dropped_once() {
         let (thread, posted) = (7, Rc::new(()));
         let mut state = Unposted::new(&thread);
-        assert_eq!(state.thread(), Some(&7));
-        let post = |thread: &i32| (*thread, Rc::clone(&posted));
-        assert_eq!(state.posted(post).0, 7);
+        assert_eq!((state.thread(), state.posted().is_none()), (Some(&7), true));
+        state.set_posted((thread, Rc::clone(&posted)));
         assert_eq!(state.thread(), None);
-        state.posted(|_| panic!("it is posted")).0 += 1;
-        assert_eq!(state.posted(post).0, 8);
+        state.posted().unwrap().0 += 1;
+        let again = catch_unwind(AssertUnwindSafe(|| state.set_posted((9, Rc::clone(&posted)))));
+        assert!(again.is_err(), "it is posted");
+        assert_eq!(state.posted().unwrap().0, 8);
         assert_eq!(Rc::strong_count(&posted), 2);
         drop(state);
         assert_eq!(Rc::strong_count(&posted), 1);
@@ -79,14 +88,6 @@ mod tests {
             }
         }
         drop(Unposted::<_, Bomb>::new(&7));
-        let mut state = Unposted::<_, Bomb>::new(&7);
-        assert!(
-            catch_unwind(AssertUnwindSafe(|| {
-                state.posted(|_| panic!("planted"));
-            }))
-            .is_err()
-        );
-        assert_eq!(state.thread(), Some(&7), "posting has failed");
     }
 
     #[test]

@@ -5,26 +5,26 @@
 
 use std::future::Future;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::error::{self, Error, PointerFault, Result};
 use crate::io::operations::*;
-use crate::io::{Completed, Submitted};
+use crate::io::{ReadWords, Single, poll_single};
 use crate::memory::worker::Worker;
 use crate::session::ComputeThread;
 use farfield_fabric::Unposted;
-use farfield_fabric::chain::Slot;
 use farfield_fabric::host::{Window, load, load_many};
 use farfield_words::Address;
-use farfield_words::scratch::{Scratch, bytes};
+use farfield_words::scratch::{Scratch, bytes, copied};
 use farfield_words::{Field, WORD_BYTES};
 
 /// One READ of a field or object that is declared as `F`. It is posted by the first poll.
 #[must_use = "nothing is read until it is awaited"]
 pub struct Read<'g, F> {
     at: Address,
-    state: Unposted<'g, ComputeThread, (Submitted<'g, Worker>, Slot)>,
+    state: Unposted<'g, ComputeThread, Single<'g, Worker>>,
     field: PhantomData<fn() -> F>,
 }
 
@@ -42,17 +42,22 @@ impl<'g, F: Field> Read<'g, F> {
         if Self::WHOLE_WORDS { 0 } else { (self.at.bits() % WORD_BYTES as u64) as usize }
     }
 
-    /// Posts the READ as a chain, or polls the posted chain.
+    /// Returns the number of words that it reads.
+    #[inline]
+    fn words(&self) -> usize {
+        (self.within() + size_of::<F::Cell>()).div_ceil(WORD_BYTES)
+    }
+
+    /// Posts the READ, or polls it.
     #[cold]
-    fn poll_chain(&mut self, context: &mut Context<'_>) -> Poll<Result<(Completed<'g, Worker>, Slot)>> {
-        let (at, within) = (self.at, self.within());
-        let (submitted, slot) = self.state.posted(|ct| {
-            let words = (within + size_of::<F::Cell>()).div_ceil(WORD_BYTES);
-            let mut chain = ct.empty_chain();
-            let slot = chain.read(Address::from_bits(at.bits() - within as u64), words);
-            (ct.submit(chain), slot)
-        });
-        Pin::new(submitted).poll(context).map(|done| done.map(|done| (done, *slot)))
+    fn poll_posted<R>(
+        &mut self,
+        context: &mut Context<'_>,
+        result: impl FnOnce(&[u64]) -> R,
+    ) -> Poll<Result<R>> {
+        let (words, from) = (self.words(), Address::from_bits(self.at.bits() - self.within() as u64));
+        let read = (from, ReadWords(words));
+        poll_single(&mut self.state, |ct| ct.worker(), read, context, |buffer| result(&buffer[..words]))
     }
 }
 
@@ -80,12 +85,18 @@ impl<'g, F: Field> Read<'g, F> {
             let words = if Self::INLINE { load(words, into) } else { load_many(words, into) };
             return Poll::Ready(F::decode(at, bytes(words)).map_err(Into::into));
         }
+        let within = self.within();
+        if !Self::INLINE {
+            let decode = |words: &[u64]| F::decode(at, &bytes(words)[within..]);
+            return self
+                .poll_posted(context, decode)
+                .map(|value| value.and_then(|value| value.map_err(Into::into)));
+        }
         // Decoded here too, not in the cold function: a value that is returned through memory there would be copied through memory here, on the path
         // above as well, at the price of a stalled load.
-        match self.poll_chain(context) {
-            Poll::Ready(Ok((done, slot))) => {
-                Poll::Ready(F::decode(at, &bytes(done.words(slot))[self.within()..]).map_err(Into::into))
-            }
+        let mut buffer = [const { MaybeUninit::uninit() }; Window::MOST_WORDS + 1];
+        match self.poll_posted(context, |words| copied(words, &mut buffer)) {
+            Poll::Ready(Ok(words)) => Poll::Ready(F::decode(at, &bytes(words)[within..]).map_err(Into::into)),
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => Poll::Pending,
         }

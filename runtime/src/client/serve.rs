@@ -173,13 +173,15 @@ impl Server<'_> {
         let Some((state, task)) = &mut self.tasks[place] else { return };
         // Work catches its own panics. This catches those of values that it drops implicitly.
         let poll = || catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(context)));
-        let polled = self.ct.poll_task(place as u32, state, &mut self.stirs, poll);
+        let mut round = self.ct.polls_set(&mut self.stirs);
+        let polled = round.poll(place as u32, state, poll);
         if !matches!(polled, Ok(Poll::Pending))
             && let Some((mut state, task)) = self.tasks[place].take()
         {
             let drop_task = || catch_unwind(AssertUnwindSafe(|| drop(task)));
-            let _ = self.ct.poll_task(place as u32, &mut state, &mut self.stirs, drop_task);
-            self.ct.task_ends(state);
+            let _ = round.poll(place as u32, &mut state, drop_task);
+            round.task_ends(state);
+            drop(round);
             self.count(-1);
             self.changes.set(self.changes.get() + 1);
         }

@@ -3,7 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use farfield_fabric::chain::RawChain;
+use farfield_fabric::chain::{Op, RawChain};
 use farfield_fabric::host::{Delayed, Host};
 #[cfg(feature = "_verbs")]
 use farfield_fabric::verbs::Verbs;
@@ -48,6 +48,52 @@ impl Endpoint {
         match self {
             Self::Sim(sim) => Some(sim),
             _ => None,
+        }
+    }
+
+    /// Returns whether the fabric keeps a single operation of this many words in place. On the others it is a chain of one.
+    #[inline]
+    pub(crate) fn keeps_singles(&self, words: usize) -> bool {
+        match self {
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(_) => words <= Verbs::SINGLE_WORDS,
+            _ => {
+                let _ = words;
+                false
+            }
+        }
+    }
+
+    /// Posts a single operation that the fabric [keeps in place](Self::keeps_singles). It is not done before the thread has polled all its tasks.
+    #[allow(clippy::inline_always)] // or the operation is copied through memory
+    #[inline(always)]
+    pub(crate) fn post_single(&self, op: Op, written: &[u64], task: u32) -> farfield_fabric::Result<Ticket> {
+        match self {
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(verbs) => verbs.post_single(op, written, task),
+            _ => unreachable!(
+                "the fabric does not keep {} of {} words for task {task}",
+                op.name(),
+                written.len()
+            ),
+        }
+    }
+
+    /// Polls such an operation. If it is done, returns what `result` makes of it and of the buffer at whose beginning its result is.
+    #[allow(clippy::inline_always)] // or the result is
+    #[inline(always)]
+    pub(crate) fn poll_single<R>(
+        &self,
+        ticket: Ticket,
+        result: impl FnOnce(&Op, &[u64]) -> R,
+    ) -> Poll<farfield_fabric::Result<R>> {
+        match self {
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(verbs) => verbs.poll_single(ticket, |op, words| result(op, words)),
+            _ => {
+                drop(result);
+                unreachable!("the fabric does not keep {ticket:?}")
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! | [`posting`] | [`Io`], single operations and chains; [`Thread`], the hooks of the layers above |
 //! | [`endpoint`] | the fabric: an enum, so that the host fabric is inlined |
 //! | [`word`] | the future of a single operation |
+//! | [`single`] | the state of a single operation in flight |
 //! | [`submit`] | the future of a posted chain |
 //! | [`detached`] | chains without a future, and their callbacks |
 //! | [`compensation`] | exchanges that undo a thread's own words after a failed operation |
@@ -31,6 +32,7 @@ mod parts;
 mod posting;
 mod retry;
 mod set;
+mod single;
 mod submit;
 mod task_stack;
 mod tasks;
@@ -56,7 +58,7 @@ pub(crate) use parts::{ChainBuffers, CompletedOperations, Parts, ReleasedLocks};
 pub(crate) use posting::{Io, IoParts, Thread};
 pub(crate) use retry::Retry;
 pub(crate) use set::TaskSet;
-pub(crate) use submit::{Completed, Submitted};
+pub(crate) use single::{ReadWords, Single, poll_single};
 pub(crate) use task_stack::{OwnLock, TaskState, wait_for_locks};
 pub(crate) use tasks::block_on;
 pub(crate) use tokens::failed_write;

@@ -29,11 +29,12 @@ use super::identities::Identities;
 use super::idle::{Idle, Sleepers};
 use super::metrics::{Counters, count};
 use super::retry::Retry;
+use super::single::ReadWords;
 use super::submit::Submitted;
 use super::task_stack::TaskStack;
 use super::tokens::{Tokens, failed_write};
 use super::waits::Purpose;
-use super::word::{AddToWord, ExchangeWord, ReadWord, WordOperation, WriteWord, WriteWords};
+use super::word::{AddToWord, ExchangeWord, WordOperation, WriteWord, WriteWords};
 use crate::epoch::{Participant, Pin};
 use crate::error::{Error, Result};
 
@@ -284,8 +285,8 @@ pub(crate) trait Operations: Thread {
 
     /// One READ of 8 bytes.
     #[inline]
-    fn read_word(&self, at: Address) -> WordOperation<'_, Self, ReadWord> {
-        WordOperation::new(self, at, ReadWord)
+    fn read_word(&self, at: Address) -> WordOperation<'_, Self, ReadWords> {
+        WordOperation::new(self, at, ReadWords(1))
     }
 
     /// One WRITE of 8 bytes.

@@ -68,18 +68,19 @@ impl<T: Thread, F: Future<Output = Result<R>>, R> Future for TaskSet<'_, T, F, R
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut waiting = false;
         let Self { ct, tasks, steps } = &mut *self;
+        let mut round = ct.polls_set(steps);
         for (index, task) in tasks.iter_mut().enumerate() {
             if let Task::Running(running, future) = task {
-                let polled = ct.poll_task(index as u32, running, steps, || future.as_mut().poll(context));
-                match polled {
+                match round.poll(index as u32, running, || future.as_mut().poll(context)) {
                     Poll::Ready(Ok(value)) => {
-                        ct.task_ends(*running);
+                        round.task_ends(*running);
                         if let Some(waits) = &ct.io().stalls {
                             waits.add_tasks(-1);
                         }
                         *task = Task::Done(value);
                     }
                     Poll::Ready(Err(error)) => {
+                        drop(round);
                         self.clear();
                         return Poll::Ready(Err(error));
                     }
@@ -87,6 +88,7 @@ impl<T: Thread, F: Future<Output = Result<R>>, R> Future for TaskSet<'_, T, F, R
                 }
             }
         }
+        drop(round);
         if waiting {
             return Poll::Pending;
         }

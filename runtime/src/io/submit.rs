@@ -94,6 +94,11 @@ impl<T: Thread> Completed<'_, T> {
         std::mem::take(&mut self.chain)
     }
 
+    /// Returns the buffer that the slots of its operations index.
+    pub(crate) fn buffer(&self) -> &[u64] {
+        self.chain.buffer()
+    }
+
     pub(crate) fn words(&self, slot: Slot) -> &[u64] {
         self.chain.words(slot)
     }

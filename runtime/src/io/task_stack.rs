@@ -137,25 +137,32 @@ impl TaskStack {
         TaskState { number: self.tasks.get(), steps: 0 }
     }
 
-    /// A poll of a task begins. Its set's tasks have made `set_steps` steps together.
-    fn enter(&self, task: TaskState, set_steps: u64) {
-        let mut parent = self.running.replace(task);
+    /// A round of polls of a set's tasks begins, which have made `set_steps` steps together: the running task is their parent.
+    fn enter_set(&self, set_steps: u64) {
+        let mut parent = self.running.get();
         parent.steps = parent.steps.wrapping_sub(set_steps);
         self.above.borrow_mut().push(parent);
     }
 
-    /// The poll of a task has ended. Updates the task's steps and those of its set.
-    fn leave(&self, entered: &mut TaskState, set_steps: &mut u64) {
+    /// The round has ended.
+    fn leave_set(&self, set_steps: u64) {
         let mut parent = self.above.borrow_mut().pop().unwrap_or_default();
-        let steps = self.running.get().steps.wrapping_sub(entered.steps);
-        *set_steps = set_steps.wrapping_add(steps);
-        parent.steps = parent.steps.wrapping_add(*set_steps);
-        *entered = self.running.replace(parent);
+        parent.steps = parent.steps.wrapping_add(set_steps);
+        self.running.set(parent);
     }
 
-    /// A task has ended: its parent, which is running, holds its locks now.
+    /// The poll of a task of the set has ended. Updates the task's steps and those of its set.
+    #[inline]
+    fn leave_task(&self, task: &mut TaskState, set_steps: &mut u64) {
+        let left = self.running.get();
+        *set_steps = set_steps.wrapping_add(left.steps.wrapping_sub(task.steps));
+        *task = left;
+    }
+
+    /// A task of the set has ended: its parent holds its locks now.
     fn ended(&self, task: TaskState) {
-        self.held.give(task.number, self.running.get().number);
+        let parent = self.above.borrow().last().map_or(0, |parent| parent.number);
+        self.held.give(task.number, parent);
     }
 
     /// Returns the running task's steps and the number of polls of tasks, or `None` while the task waits for a time. A task that is polled and
@@ -213,61 +220,66 @@ impl TaskStack {
     }
 }
 
-/// A poll of a task, which ends when this is dropped, even by a panic.
-struct Polled<'a, T: Thread> {
+/// A round of polls of a set's tasks. It ends when this is dropped, even by a panic.
+pub(crate) struct Round<'a, T: Thread> {
     ct: &'a T,
+    /// The task whose set it is, as programs number it.
     outer: u32,
-    task: &'a mut TaskState,
-    set_steps: &'a mut u64,
+    /// The number of steps that the set's tasks have made together.
+    steps: &'a mut u64,
 }
 
-impl<T: Thread> Drop for Polled<'_, T> {
+impl<T: Thread> Round<'_, T> {
+    /// Polls task `index` of the set.
+    #[inline]
+    pub(crate) fn poll<R>(&mut self, index: u32, task: &mut TaskState, poll: impl FnOnce() -> R) -> R {
+        let task_stack = &self.ct.io().task_stack;
+        self.ct.enter_task(index);
+        task_stack.running.set(*task);
+        let polled = match &self.ct.io().stalls {
+            None => poll(),
+            Some(waits) => self.watch(&Arc::clone(waits), index, task.number, poll),
+        };
+        task_stack.leave_task(task, self.steps);
+        polled
+    }
+
+    /// Polls a task, if stalls are reported.
+    #[cold]
+    fn watch<R>(&self, waits: &Waits, index: u32, number: u64, poll: impl FnOnce() -> R) -> R {
+        let task_stack = &self.ct.io().task_stack;
+        waits.polls_task(index);
+        let before = task_stack.trace();
+        let polled = poll();
+        let is_foreign = before.is_some() && task_stack.trace() == before;
+        task_stack.polls.set(task_stack.polls.get() + 1);
+        waits.polls_task(self.outer);
+        waits.was_polled(number, index, is_foreign);
+        polled
+    }
+
+    /// A task of the set has completed.
+    pub(crate) fn task_ends(&self, task: TaskState) {
+        self.ct.io().task_stack.ended(task);
+        if let Some(waits) = &self.ct.io().stalls {
+            waits.has_ended(task.number);
+        }
+    }
+}
+
+impl<T: Thread> Drop for Round<'_, T> {
     fn drop(&mut self) {
         self.ct.enter_task(self.outer);
-        self.ct.io().task_stack.leave(self.task, self.set_steps);
+        self.ct.io().task_stack.leave_set(*self.steps);
     }
 }
 
 /// Polling of tasks.
 pub(crate) trait Polling: Operations {
-    /// Polls task `index` of a set whose tasks have made `set_steps` steps together.
-    fn poll_task<R>(
-        &self,
-        index: u32,
-        task: &mut TaskState,
-        set_steps: &mut u64,
-        poll: impl FnOnce() -> R,
-    ) -> R {
-        if let Some(waits) = &self.io().stalls {
-            return self.poll_watched_task(&Arc::clone(waits), index, task, set_steps, poll);
-        }
-        self.io().task_stack.enter(*task, *set_steps);
-        let _during = Polled { ct: self, outer: self.enter_task(index), task, set_steps };
-        poll()
-    }
-
-    /// Like [`poll_task`](Self::poll_task), if stalls are reported.
-    #[cold]
-    fn poll_watched_task<R>(
-        &self,
-        waits: &Waits,
-        index: u32,
-        task: &mut TaskState,
-        set_steps: &mut u64,
-        poll: impl FnOnce() -> R,
-    ) -> R {
-        let number = task.number;
-        self.io().task_stack.enter(*task, *set_steps);
-        let outer = self.enter_task(index);
-        let _during = Polled { ct: self, outer, task, set_steps };
-        waits.polls_task(index);
-        let before = self.io().task_stack.trace();
-        let polled = poll();
-        let is_foreign = before.is_some() && self.io().task_stack.trace() == before;
-        self.io().task_stack.polls.set(self.io().task_stack.polls.get() + 1);
-        waits.polls_task(outer);
-        waits.was_polled(number, index, is_foreign);
-        polled
+    /// Begins a round of polls of a set whose tasks have made `steps` steps together.
+    fn polls_set<'a>(&'a self, steps: &'a mut u64) -> Round<'a, Self> {
+        self.io().task_stack.enter_set(*steps);
+        Round { ct: self, outer: self.task_number(), steps }
     }
 
     /// A poll of the thread's future begins. Returns the argument of [`poll_ends`](Self::poll_ends).
@@ -284,14 +296,6 @@ pub(crate) trait Polling: Operations {
         if let Some(waits) = &self.io().stalls {
             waits.poll_ends();
             waits.was_polled(0, 0, seen.is_some() && self.io().task_stack.trace() == seen);
-        }
-    }
-
-    /// A task of a set has completed, or is dropped.
-    fn task_ends(&self, task: TaskState) {
-        self.io().task_stack.ended(task);
-        if let Some(waits) = &self.io().stalls {
-            waits.has_ended(task.number);
         }
     }
 }
@@ -377,24 +381,30 @@ mod tests {
         let (task_stack, mut set) = (TaskStack::default(), 0);
         let (mut one, mut two) = (task_stack.new_task(), task_stack.new_task());
         task_stack.takes(1);
-        task_stack.enter(one, set);
+        task_stack.enter_set(set);
+        task_stack.running.set(one);
         task_stack.takes(2);
         let seen = task_stack.holder_steps(1);
         assert!(seen.is_some());
-        task_stack.leave(&mut one, &mut set);
-        task_stack.enter(two, set);
+        task_stack.leave_task(&mut one, &mut set);
+        task_stack.running.set(two);
         task_stack.makes_step();
-        task_stack.leave(&mut two, &mut set);
+        task_stack.leave_task(&mut two, &mut set);
+        assert_eq!(task_stack.holder_steps(1), seen, "not for its siblings in the same round");
+        task_stack.leave_set(set);
         assert_eq!(
             task_stack.holder_steps(1),
             seen.map(|steps| steps + 1),
             "a task's steps are its parent's"
         );
-        task_stack.enter(one, set);
+        task_stack.enter_set(set);
+        task_stack.running.set(one);
         assert_eq!(task_stack.holder_steps(1), seen, "but not for the task itself");
-        task_stack.leave(&mut one, &mut set);
+        task_stack.leave_task(&mut one, &mut set);
+        task_stack.running.set(two);
         assert!(task_stack.holder_steps(2).is_none(), "a child makes progress independently");
         task_stack.ended(one);
+        task_stack.leave_set(set);
         assert!(task_stack.holder_steps(2).is_some(), "the parent holds the locks of an ended task");
     }
 }

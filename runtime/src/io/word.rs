@@ -2,7 +2,7 @@
 //!
 //! Written by hand, like [`Read`](crate::Read): on the host fabric its poll is the operation itself, which is inlined into its caller. (Of two nested
 //! `async fn`s each was called, saved the registers and kept its arguments in memory: 100 instructions around one exchange.) On other fabrics the
-//! operation is a chain of one, which a cold function posts and polls.
+//! cold function posts and polls it; see [`single`](super::single).
 
 #![allow(clippy::inline_always)] // or arguments and results are copied through memory
 
@@ -12,27 +12,22 @@ use std::task::{Context, Poll};
 
 use super::metrics::count;
 use super::posting::{Operations, Thread};
-use super::submit::{Completed, Submitted};
+use super::single::{ReadWords, Single, Verb, poll_single};
 use crate::error::Result;
 use farfield_fabric::Unposted;
-use farfield_fabric::chain::{RawChain, Slot};
+use farfield_fabric::chain::Op;
 use farfield_fabric::host::Host;
 use farfield_words::Address;
 
-/// An operation: its arguments but for the address.
-pub(crate) trait WordVerb: Copy + Unpin {
-    /// The location of its result in a chain.
-    type Slot: Copy + Unpin;
+/// An operation with at most one word as its result: its arguments but for the address.
+pub(crate) trait WordVerb: Verb + Unpin {
     type Output;
 
     /// Executes and counts it on the host fabric.
     fn execute<T: Thread>(self, at: Address, ct: &T, host: &Host) -> Result<Self::Output>;
 
-    /// Adds it to a chain.
-    fn add_to(self, chain: &mut RawChain, at: Address) -> Self::Slot;
-
-    /// Returns its result.
-    fn result<T: Thread>(done: &Completed<'_, T>, slot: Self::Slot) -> Self::Output;
+    /// Returns its result, which is at the beginning of this buffer.
+    fn result(buffer: &[u64]) -> Self::Output;
 }
 
 /// One operation on far memory. It is executed or posted by the first poll.
@@ -40,7 +35,7 @@ pub(crate) trait WordVerb: Copy + Unpin {
 pub(crate) struct WordOperation<'t, T: Thread, V: WordVerb> {
     at: Address,
     verb: V,
-    state: Unposted<'t, T, (Submitted<'t, T>, V::Slot)>,
+    state: Unposted<'t, T, Single<'t, T>>,
 }
 
 impl<'t, T: Thread, V: WordVerb> WordOperation<'t, T, V> {
@@ -49,15 +44,10 @@ impl<'t, T: Thread, V: WordVerb> WordOperation<'t, T, V> {
         Self { at, verb, state: Unposted::new(ct) }
     }
 
-    /// Posts the operation as a chain, or polls the posted chain.
+    /// Posts the operation, or polls it.
     #[cold]
-    fn poll_chain(&mut self, context: &mut Context<'_>) -> Poll<Result<V::Output>> {
-        let (submitted, slot) = self.state.posted(|ct| {
-            let mut chain = ct.empty_chain();
-            let slot = self.verb.add_to(&mut chain, self.at);
-            (ct.submit(chain), slot)
-        });
-        Pin::new(submitted).poll(context).map(|done| done.map(|done| V::result(&done, *slot)))
+    fn poll_posted(&mut self, context: &mut Context<'_>) -> Poll<Result<V::Output>> {
+        poll_single(&mut self.state, |ct| ct, (self.at, self.verb), context, V::result)
     }
 }
 
@@ -72,13 +62,9 @@ impl<T: Thread, V: WordVerb> Future for WordOperation<'_, T, V> {
         {
             return Poll::Ready(this.verb.execute(this.at, ct, host));
         }
-        this.poll_chain(context)
+        this.poll_posted(context)
     }
 }
-
-/// A READ of one word.
-#[derive(Clone, Copy)]
-pub(crate) struct ReadWord;
 
 /// A WRITE of one word.
 #[derive(Clone, Copy)]
@@ -99,53 +85,63 @@ pub(crate) struct ExchangeWord {
 #[derive(Clone, Copy)]
 pub(crate) struct AddToWord(pub(super) u64);
 
-impl WordVerb for ReadWord {
-    type Slot = Slot;
+impl WordVerb for ReadWords {
     type Output = u64;
 
     #[inline(always)]
     fn execute<T: Thread>(self, at: Address, ct: &T, host: &Host) -> Result<u64> {
+        debug_assert_eq!(self.0, 1, "the result is one word");
         ct.count_read(1);
         Ok(host.read_word(at)?)
     }
-    fn add_to(self, chain: &mut RawChain, at: Address) -> Slot {
-        chain.read(at, 1)
+    #[inline(always)]
+    fn result(buffer: &[u64]) -> u64 {
+        buffer[0]
     }
-    fn result<T: Thread>(done: &Completed<'_, T>, slot: Slot) -> u64 {
-        done.word(slot)
+}
+
+impl Verb for WriteWord {
+    #[inline(always)]
+    fn operation(&self, at: Address) -> (Op, &[u64]) {
+        (Op::write(at, 1), std::slice::from_ref(&self.0))
     }
 }
 
 impl WordVerb for WriteWord {
-    type Slot = ();
     type Output = ();
 
     #[inline(always)]
     fn execute<T: Thread>(self, at: Address, ct: &T, host: &Host) -> Result<()> {
         WriteWords(&[self.0]).execute(at, ct, host)
     }
-    fn add_to(self, chain: &mut RawChain, at: Address) {
-        chain.write(at, &[self.0]);
+    fn result(_: &[u64]) {}
+}
+
+impl Verb for WriteWords<'_> {
+    #[inline(always)]
+    fn operation(&self, at: Address) -> (Op, &[u64]) {
+        (Op::write(at, self.0.len()), self.0)
     }
-    fn result<T: Thread>(_: &Completed<'_, T>, (): ()) {}
 }
 
 impl WordVerb for WriteWords<'_> {
-    type Slot = ();
     type Output = ();
 
     #[inline(always)]
     fn execute<T: Thread>(self, at: Address, ct: &T, host: &Host) -> Result<()> {
         ct.write_here(host, at, self.0)
     }
-    fn add_to(self, chain: &mut RawChain, at: Address) {
-        chain.write(at, self.0);
+    fn result(_: &[u64]) {}
+}
+
+impl Verb for ExchangeWord {
+    #[inline(always)]
+    fn operation(&self, at: Address) -> (Op, &[u64]) {
+        (Op::compare_exchange(at, self.expected, self.new), &[])
     }
-    fn result<T: Thread>(_: &Completed<'_, T>, (): ()) {}
 }
 
 impl WordVerb for ExchangeWord {
-    type Slot = Slot;
     type Output = u64;
 
     #[inline(always)]
@@ -155,16 +151,20 @@ impl WordVerb for ExchangeWord {
         ct.io().counters.exchanges.add(usize::from(matches!(found, Ok(found) if found != self.expected)));
         Ok(found?)
     }
-    fn add_to(self, chain: &mut RawChain, at: Address) -> Slot {
-        chain.compare_exchange(at, self.expected, self.new)
+    #[inline(always)]
+    fn result(buffer: &[u64]) -> u64 {
+        buffer[0]
     }
-    fn result<T: Thread>(done: &Completed<'_, T>, slot: Slot) -> u64 {
-        done.word(slot)
+}
+
+impl Verb for AddToWord {
+    #[inline(always)]
+    fn operation(&self, at: Address) -> (Op, &[u64]) {
+        (Op::fetch_add(at, self.0), &[])
     }
 }
 
 impl WordVerb for AddToWord {
-    type Slot = Slot;
     type Output = u64;
 
     #[inline(always)]
@@ -173,10 +173,8 @@ impl WordVerb for AddToWord {
         count(&ct.io().counters.faa, 1);
         Ok(host.fetch_add(at, self.0)?)
     }
-    fn add_to(self, chain: &mut RawChain, at: Address) -> Slot {
-        chain.fetch_add(at, self.0)
-    }
-    fn result<T: Thread>(done: &Completed<'_, T>, slot: Slot) -> u64 {
-        done.word(slot)
+    #[inline(always)]
+    fn result(buffer: &[u64]) -> u64 {
+        buffer[0]
     }
 }

@@ -100,11 +100,14 @@ impl Worker {
     #[cold]
     fn step_if_due(&self) {
         let remaining = self.until_step.get();
-        if remaining == 0 {
+        if remaining > 0 {
+            self.until_step.set(remaining - 1);
+            if self.step.borrow().is_none() {
+                return;
+            }
+        } else {
             self.until_step.set(CHAINS_PER_STEP);
             self.begin_step(StepKind::Advance);
-        } else {
-            self.until_step.set(remaining - 1);
         }
         self.continue_step();
     }

@@ -41,6 +41,21 @@ impl<C> Scratch<C> {
     }
 }
 
+/// Copies words to the beginning of a buffer. Returns the copy.
+///
+/// # Panics
+/// If the buffer is shorter.
+#[inline]
+pub fn copied<'a>(words: &[u64], into: &'a mut [MaybeUninit<u64>]) -> &'a [u64] {
+    let into = &mut into[..words.len()];
+    for (to, word) in into.iter_mut().zip(words) {
+        to.write(*word);
+    }
+    // SAFETY: `into` is as long as `words`, so the loop has written each element of it. `MaybeUninit<u64>` has the layout of `u64`. The mutable borrow
+    // of `into` lasts as long as the returned slice, so no code can make an element uninitialised again while it is read.
+    unsafe { &*(std::ptr::from_ref::<[MaybeUninit<u64>]>(into) as *const [u64]) }
+}
+
 /// Returns the bytes of initialised words.
 #[inline]
 pub fn bytes(words: &[u64]) -> &[u8] {
@@ -50,6 +65,14 @@ pub fn bytes(words: &[u64]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_copied_to_the_beginning_of_a_longer_buffer() {
+        let mut buffer = [const { MaybeUninit::uninit() }; 4];
+        assert_eq!(copied(&[7, 8], &mut buffer), [7, 8]);
+        assert_eq!(copied(&[1, 2, 3, 4], &mut buffer), [1, 2, 3, 4]);
+        assert_eq!(copied(&[], &mut buffer), []);
+    }
 
     #[repr(C, align(64))]
     struct Wide([u64; 3]);

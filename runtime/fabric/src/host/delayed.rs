@@ -63,7 +63,7 @@ impl Endpoint for Delayed {
         let wait = self.stalls.as_ref().map_or(0, |waits| {
             let why =
                 || "its task is not polled: a combinator has dropped it, or its thread is busy".to_owned();
-            stall::enter_flight(waits, task, &chain, Box::new(why))
+            stall::enter_flight(waits, task, chain.ops(), Box::new(why))
         });
         self.in_flight.borrow_mut().push(InFlight { ticket, remaining_polls, chain, wait });
         Posted::InFlight(ticket)

@@ -32,15 +32,14 @@ mod watcher;
 use std::io::Write;
 use std::time::Duration;
 
-use super::chain::RawChain;
+use super::chain::Op;
 
 pub use setting::{limit, set_default_limit};
 pub use waits::{Clock, DescribeFlight, DescribeWait, Task, Waiting, Waits, blocked, blocked_for, lock};
 pub use watcher::{WatchedSimulation, watch, watch_simulation};
 
 /// Enters the wait of a task for a chain in flight. Returns its key for [`Waits::leave`]. `why` returns the fabric's details.
-pub fn enter_flight(waits: &Waits, task: u32, chain: &RawChain, why: DescribeFlight) -> u64 {
-    let ops = chain.ops();
+pub fn enter_flight(waits: &Waits, task: u32, ops: &[Op], why: DescribeFlight) -> u64 {
     let text = ops.first().map_or_else(String::new, |first| {
         let more =
             if ops.len() > 1 { format!(" and {} more operations", ops.len() - 1) } else { String::new() };

@@ -10,7 +10,8 @@ use super::client::Client;
 use super::lane::Lane;
 use super::lanes::Lanes;
 use super::node::Connector;
-use crate::chain::RawChain;
+use super::pipeline::SINGLE_WORDS;
+use crate::chain::{Op, RawChain};
 use crate::error::Result;
 use crate::stall::{self, Waits};
 use crate::{Endpoint, Posted, Ticket};
@@ -47,6 +48,9 @@ pub struct Verbs {
 }
 
 impl Verbs {
+    /// The most words of a single operation.
+    pub const SINGLE_WORDS: usize = SINGLE_WORDS;
+
     /// Makes the endpoint of a thread of a run, by its index; or of a background thread.
     pub fn new(client: &Arc<Client>, thread: Option<usize>, stalls: Option<Arc<Waits>>) -> Self {
         let lanes = thread.map_or_else(|| client.background_lanes(), |thread| client.lanes_of(thread));
@@ -70,11 +74,11 @@ impl Verbs {
         ((ticket.0 >> 48) as usize, (ticket.0 & ((1 << 48) - 1)) as usize)
     }
 
-    /// Enters a chain that is about to be queued in the thread's waits. Returns the wait's key.
+    /// Enters operations that are about to be queued in the thread's waits. Returns the wait's key.
     #[cold]
-    fn enter_wait(&self, waits: &Waits, lane: usize, task: u32, chain: &RawChain) -> u64 {
-        let inquiry = Arc::clone(self.lanes.lane(lane).inquiry());
-        stall::enter_flight(waits, task, chain, Box::new(move || inquiry.ask()))
+    fn enter_wait(&self, waits: &Waits, node: u16, task: u32, ops: &[Op]) -> u64 {
+        let inquiry = Arc::clone(self.lanes.lane(usize::from(node)).inquiry());
+        stall::enter_flight(waits, task, ops, Box::new(move || inquiry.ask()))
     }
 
     /// Removes a chain from the thread's waits.
@@ -86,10 +90,70 @@ impl Verbs {
     }
 
     #[cold]
+    fn keep_wait(&self, ticket: Ticket, wait: u64) {
+        self.waits.borrow_mut().insert(ticket.0, wait);
+    }
+
+    #[cold]
     fn leave_wait(&self, waits: &Waits, ticket: Ticket) {
         if let Some(wait) = self.waits.borrow_mut().remove(&ticket.0) {
             waits.leave(wait);
         }
+    }
+
+    /// Returns the ticket of a chain that has this number on the lane to its memory node. Enters it in the thread's waits.
+    #[allow(clippy::inline_always)] // it is short
+    #[inline(always)]
+    fn was_queued(&self, node: u16, number: usize, wait: Option<u64>) -> Ticket {
+        self.underway.set(self.underway.get() + 1);
+        let ticket = Ticket(u64::from(node) << 48 | number as u64);
+        if let Some(wait) = wait {
+            self.keep_wait(ticket, wait);
+        }
+        ticket
+    }
+
+    /// Takes back a chain by `take`, if it is done, and ends its wait.
+    #[allow(clippy::inline_always)] // or results are copied through memory
+    #[inline(always)]
+    fn poll_by<R>(&self, ticket: Ticket, take: impl FnOnce(&mut Lane<Connector>, usize) -> R) -> Poll<R> {
+        let (lane, number) = Self::locate(ticket);
+        let mut lane = self.lanes.lane(lane);
+        let lane: &mut Lane<Connector> = &mut lane;
+        if !lane.is_done(number) {
+            return Poll::Pending;
+        }
+        self.is_over(ticket);
+        self.underway.set(self.underway.get() - 1);
+        self.idle.set(0);
+        Poll::Ready(take(lane, number))
+    }
+
+    /// Posts a single operation of at most [`SINGLE_WORDS`](Self::SINGLE_WORDS) words, with the words that it writes. It is a chain of one, but it is
+    /// never moved, and [`poll_single`](Self::poll_single) polls it. It is not done before the thread has polled all its tasks.
+    ///
+    /// # Errors
+    /// Those of its address.
+    #[allow(clippy::inline_always)] // or operations are
+    #[inline(always)]
+    pub fn post_single(&self, op: Op, written: &[u64], task: u32) -> Result<Ticket> {
+        self.geometry.check(op.at(), op.words())?;
+        let node = self.geometry.node_of(op.at().segment());
+        let wait =
+            self.stalls.as_ref().map(|waits| self.enter_wait(waits, node, task, std::slice::from_ref(&op)));
+        let number = self.lanes.lane(usize::from(node)).push_single(op, written);
+        Ok(self.was_queued(node, number, wait))
+    }
+
+    /// Polls a single operation. If it is done, returns what `result` makes of it and of the buffer at whose beginning its result is.
+    #[allow(clippy::inline_always)] // as above
+    #[inline(always)]
+    pub fn poll_single<R>(
+        &self,
+        ticket: Ticket,
+        result: impl FnOnce(&Op, &[u64; SINGLE_WORDS]) -> R,
+    ) -> Poll<Result<R>> {
+        self.poll_by(ticket, |lane, number| lane.take_single(number, result))
     }
 }
 
@@ -107,14 +171,9 @@ impl Endpoint for Verbs {
         }
         let Some(op) = chain.ops().first() else { return Posted::Done(chain, Ok(())) };
         let node = self.geometry.node_of(op.at().segment());
-        let lane = usize::from(node);
-        let wait = self.stalls.as_ref().map(|waits| self.enter_wait(waits, lane, task, &chain));
-        let number = self.lanes.lane(lane).push(chain);
-        self.underway.set(self.underway.get() + 1);
-        let ticket = Ticket(u64::from(node) << 48 | number as u64);
-        if let Some(wait) = wait {
-            self.waits.borrow_mut().insert(ticket.0, wait);
-        }
+        let wait = self.stalls.as_ref().map(|waits| self.enter_wait(waits, node, task, chain.ops()));
+        let number = self.lanes.lane(usize::from(node)).push(chain);
+        let ticket = self.was_queued(node, number, wait);
         self.newest.set(ticket);
         Posted::InFlight(ticket)
     }
@@ -124,16 +183,7 @@ impl Endpoint for Verbs {
         if self.newest.replace(NO_CHAIN) == ticket {
             return Poll::Pending;
         }
-        let (lane, number) = Self::locate(ticket);
-        let mut lane = self.lanes.lane(lane);
-        let lane: &mut Lane<Connector> = &mut lane;
-        if !lane.is_done(number) {
-            return Poll::Pending;
-        }
-        self.is_over(ticket);
-        self.underway.set(self.underway.get() - 1);
-        self.idle.set(0);
-        Poll::Ready(lane.take(number))
+        self.poll_by(ticket, Lane::take)
     }
 
     fn forget(&self, ticket: Ticket) {

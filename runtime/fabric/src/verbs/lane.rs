@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 
 use super::batch::{Refused, Target};
 use super::inquiry::Inquiry;
-use super::pipeline::{Credits, Pipeline, Request, Ring};
+use super::pipeline::{Credits, Pipeline, Request, Ring, SINGLE_WORDS};
 use super::queue::{Completion, Outcome};
-use crate::chain::RawChain;
+use crate::chain::{Op, RawChain};
 use crate::error::{self, Error, Result};
 use crate::handshake::Segment;
 use farfield_words::Address;
@@ -154,6 +154,13 @@ impl<C: Connect> Lane<C> {
         self.pipeline.push(chain)
     }
 
+    /// Queues a single operation of at most [`SINGLE_WORDS`] words. Returns its number.
+    #[allow(clippy::inline_always)] // or the operation is copied through memory
+    #[inline(always)]
+    pub(super) fn push_single(&mut self, op: Op, written: &[u64]) -> usize {
+        self.pipeline.push_single(op, written)
+    }
+
     /// Returns whether a chain is done. If not, polls for completions, and posts queued chains if the thread has no other work.
     #[inline]
     pub(super) fn is_done(&mut self, number: usize) -> bool {
@@ -176,6 +183,16 @@ impl<C: Connect> Lane<C> {
     #[inline]
     pub(super) fn take(&mut self, number: usize) -> (RawChain, Result<()>) {
         self.pipeline.take(number)
+    }
+
+    /// Takes back a single operation that is done; see [`Pipeline::take_single`].
+    #[inline]
+    pub(super) fn take_single<R>(
+        &mut self,
+        number: usize,
+        result: impl FnOnce(&Op, &[u64; SINGLE_WORDS]) -> R,
+    ) -> Result<R> {
+        self.pipeline.take_single(number, result)
     }
 
     pub(super) fn forget(&mut self, number: usize) {

@@ -26,6 +26,7 @@
 mod requests;
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use super::super::chain::{Op, RawChain};
 use crate::error::{Error, Result};
@@ -96,17 +97,26 @@ pub(super) enum Verb<'a> {
     },
 }
 
-/// A slot for a chain in the pipeline. A thread that has warmed up reuses slots.
+/// The most words of a single operation. A longer READ or WRITE is posted as a chain.
+pub(super) const SINGLE_WORDS: usize = 16;
+
+/// A slot for a chain or a single operation in the pipeline. A thread that has warmed up reuses slots, and a single operation is never moved: it is
+/// written into its slot when it is pushed, and its result is read there.
 struct Flight {
-    /// `None` in a free slot.
+    /// The chain; `None` for a single operation, and in a free slot.
     chain: Option<RawChain>,
+    /// The single operation, whose slot begins at 0, and the words that it writes or reads.
+    op: Op,
+    words: [u64; SINGLE_WORDS],
     /// The next piece; `None` once all are posted. It changes while [`Requests`] borrow the chain's words, so it is a cell.
     next: Cell<Option<NextPiece>>,
     /// Its result, once it is done.
     result: Option<Result<()>>,
     /// The next flight of the queue.
     after: u32,
-    /// The words of its operation if it has only one; the largest number otherwise.
+    /// The next free slot, if this one is free. Not `after`: a forgotten chain that fails is freed while it is queued.
+    after_free: u32,
+    /// The words of the single operation; the largest number for a chain.
     single_words: u32,
     /// The round of its thread in which it was polled last, or [`NEVER`].
     looked_at: u64,
@@ -193,7 +203,8 @@ struct RingSpace {
 #[derive(Default)]
 pub(super) struct Pipeline {
     flights: Vec<Flight>,
-    free: Vec<u32>,
+    /// The first of a list of free slots through [`Flight::after_free`]; the number of slots if it is empty.
+    free: u32,
     posting: Posting,
 }
 
@@ -234,43 +245,74 @@ impl Pipeline {
     /// Queues a chain. Returns its number, which is unique until the chain is taken back.
     #[inline]
     pub(super) fn push(&mut self, chain: RawChain) -> usize {
-        let waits = !chain.ops().is_empty();
-        let single_words = if let [op] = chain.ops() { op.words() as u32 } else { u32::MAX };
-        let number = self.free.pop().unwrap_or_else(|| self.new_slot());
-        let flight = &mut self.flights[number as usize];
+        let is_empty = chain.ops().is_empty();
+        let (number, flight) = self.use_slot(u32::MAX);
         flight.chain = Some(chain);
-        flight.single_words = single_words;
-        flight.looked_at = NEVER;
-        (flight.detached, flight.forgotten) = (false, false);
-        if waits {
-            flight.next = Cell::new(Some(FIRST));
-            let queue = &mut self.posting.queue;
-            if queue.len == 0 {
-                queue.first = number;
-            } else {
-                self.flights[queue.last as usize].after = number;
-            }
-            queue.last = number;
-            queue.len += 1;
-        } else {
+        if is_empty {
             flight.result = Some(Ok(()));
+        } else {
+            self.enqueue(number);
         }
         number as usize
     }
 
+    /// Queues a single operation of at most [`SINGLE_WORDS`] words, with the words that it writes. Returns its number. It counts as a chain, and
+    /// [`take_single`](Self::take_single) takes it back.
+    #[allow(clippy::inline_always)] // or the operation is copied through memory
+    #[inline(always)]
+    pub(super) fn push_single(&mut self, op: Op, written: &[u64]) -> usize {
+        let (number, flight) = self.use_slot(op.words() as u32);
+        flight.op = op;
+        flight.words[..written.len()].copy_from_slice(written);
+        self.enqueue(number);
+        number as usize
+    }
+
+    /// Takes a slot from the list of free slots.
+    #[inline]
+    fn use_slot(&mut self, single_words: u32) -> (u32, &mut Flight) {
+        if self.free as usize == self.flights.len() {
+            self.add_slot();
+        }
+        let number = self.free;
+        let flight = &mut self.flights[number as usize];
+        self.free = flight.after_free;
+        flight.single_words = single_words;
+        flight.looked_at = NEVER;
+        (flight.detached, flight.forgotten) = (false, false);
+        (number, flight)
+    }
+
     #[cold]
-    fn new_slot(&mut self) -> u32 {
+    fn add_slot(&mut self) {
+        let after_free = u32::try_from(self.flights.len() + 1).expect("a thread has fewer chains in flight");
         self.flights.push(Flight {
             chain: None,
+            op: Op::fetch_add(Address::NULL, 0),
+            words: [0; SINGLE_WORDS],
             next: Cell::new(None),
             result: None,
             after: 0,
+            after_free,
             single_words: u32::MAX,
             looked_at: NEVER,
             detached: false,
             forgotten: false,
         });
-        u32::try_from(self.flights.len() - 1).expect("a thread has fewer chains in flight")
+    }
+
+    /// Adds a flight to the queue.
+    #[inline]
+    fn enqueue(&mut self, number: u32) {
+        self.flights[number as usize].next.set(Some(FIRST));
+        let queue = &mut self.posting.queue;
+        if queue.len == 0 {
+            queue.first = number;
+        } else {
+            self.flights[queue.last as usize].after = number;
+        }
+        queue.last = number;
+        queue.len += 1;
     }
 
     fn flight(&mut self, number: usize) -> &mut Flight {
@@ -283,16 +325,34 @@ impl Pipeline {
         self.flights[number].result.is_some()
     }
 
-    /// Takes back a chain that is done.
+    /// Takes back a chain that is done. A single operation becomes a chain.
     #[allow(clippy::inline_always)] // or the chain is copied once more
     #[inline(always)]
     pub(super) fn take(&mut self, number: usize) -> (RawChain, Result<()>) {
         let flight = &mut self.flights[number];
-        let (Some(chain), Some(result)) = (flight.chain.take(), flight.result.take()) else {
-            unreachable!("it is done, and is taken back once")
-        };
-        self.free.push(number as u32);
-        (chain, result)
+        let chain = flight.chain.take().unwrap_or_else(|| flight.single_as_chain());
+        (chain, self.free(number))
+    }
+
+    /// Takes back a single operation that is done. If it has succeeded, returns what `result` makes of its words: those that it has read are the first.
+    #[inline]
+    pub(super) fn take_single<R>(
+        &mut self,
+        number: usize,
+        result: impl FnOnce(&Op, &[u64; SINGLE_WORDS]) -> R,
+    ) -> Result<R> {
+        self.free(number)?;
+        let flight = &self.flights[number];
+        Ok(result(&flight.op, &flight.words))
+    }
+
+    /// Frees the slot of a chain that is done. Returns its result.
+    #[inline]
+    fn free(&mut self, number: usize) -> Result<()> {
+        let flight = &mut self.flights[number];
+        let Some(result) = flight.result.take() else { unreachable!("it is done, and is taken back once") };
+        flight.after_free = std::mem::replace(&mut self.free, number as u32);
+        result
     }
 
     /// Frees a chain when it is done.
@@ -300,19 +360,15 @@ impl Pipeline {
         let flight = self.flight(number);
         flight.forgotten = true;
         if flight.result.is_some() {
-            drop(self.take(number));
+            self.drop_forgotten(number);
         }
     }
 
-    #[allow(clippy::inline_always)] // as above
-    #[inline(always)]
-    fn finish(&mut self, number: u32, result: Result<()>) {
-        let flight = &mut self.flights[number as usize];
-        flight.next.set(None);
-        flight.result = Some(result);
-        if flight.forgotten {
-            drop(self.take(number as usize));
-        }
+    #[cold]
+    fn drop_forgotten(&mut self, number: usize) {
+        self.flights[number].chain = None;
+        // No future waits for the result, so an error is dropped.
+        drop(self.free(number));
     }
 
     /// Returns whether a chain is polled for the first time in this round. A second poll shows that its thread has no other work.
@@ -376,25 +432,26 @@ impl Pipeline {
     }
 
     /// Completes all pieces up to this position, and copies their results to their chains. Returns how many chains are done.
-    #[inline]
+    #[allow(clippy::inline_always)] // it has one caller whose cost matters
+    #[inline(always)]
     pub(super) fn complete(&mut self, position: u64, ring: &impl Ring) -> usize {
         let mut chains = 0;
         while self.posting.pieces.first <= position
             && let Some(piece) = self.posting.pop_piece()
         {
-            if piece.answer_words > 0
-                && let Some(chain) = &mut self.flights[piece.flight as usize].chain
-            {
-                let (_, words) = chain.parts();
-                ring.read(
-                    piece.ring as usize,
-                    &mut words[piece.answer as usize..][..piece.answer_words as usize],
-                );
+            let number = piece.flight;
+            let flight = &mut self.flights[number as usize];
+            if piece.answer_words > 0 {
+                let into = &mut flight.words()[piece.answer as usize..][..piece.answer_words as usize];
+                ring.read(piece.ring as usize, into);
             }
             if piece.last {
                 self.posting.under_way -= 1;
-                self.finish(piece.flight, Ok(()));
                 chains += 1;
+                flight.result = Some(Ok(()));
+                if flight.forgotten {
+                    self.drop_forgotten(number as usize);
+                }
             }
         }
         chains
@@ -421,11 +478,14 @@ impl Pipeline {
             } else {
                 break;
             };
-            let flight = &self.flights[number as usize];
+            let flight = &mut self.flights[number as usize];
             // A chain of several pieces fails with the first, and may have been forgotten.
             if let (None, Some(op)) = (&flight.result, op.and_then(|op| flight.op(op))) {
-                let error = error(op.name(), op.at());
-                self.finish(number, Err(error));
+                flight.result = Some(Err(error(op.name(), op.at())));
+                flight.next.set(None);
+                if flight.forgotten {
+                    self.drop_forgotten(number as usize);
+                }
                 failed += 1;
             }
         }
@@ -436,16 +496,48 @@ impl Pipeline {
 }
 
 impl Flight {
+    /// Returns its operations.
+    #[inline]
+    fn ops(&self) -> &[Op] {
+        self.chain.as_ref().map_or(std::slice::from_ref(&self.op), RawChain::ops)
+    }
+
     /// Returns an operation of its chain, if it has one.
     fn op(&self, index: u32) -> Option<&Op> {
-        self.chain.as_ref()?.ops().get(index as usize)
+        self.ops().get(index as usize)
+    }
+
+    /// Returns the words that the slots of its operations index.
+    #[inline]
+    fn words(&mut self) -> &mut [u64] {
+        match &mut self.chain {
+            Some(chain) => chain.parts().1,
+            None => &mut self.words,
+        }
+    }
+
+    /// Returns words that an operation writes.
+    #[inline]
+    fn written(&self, words: Range<usize>) -> &[u64] {
+        match &self.chain {
+            Some(chain) => chain.written(words),
+            None => &self.words[words],
+        }
+    }
+
+    /// Makes a chain of the single operation, for a thread that polls it as one.
+    #[cold]
+    fn single_as_chain(&self) -> RawChain {
+        let mut chain = RawChain::default();
+        chain.add_first(&self.op, &self.words);
+        chain
     }
 }
 
 impl Posting {
     /// Removes the oldest piece, and frees its credits.
     #[inline]
-    fn pop_piece(&mut self) -> Option<Piece> {
+    fn pop_piece(&mut self) -> Option<&Piece> {
         let piece = self.pieces.pop()?;
         self.reads -= usize::from(piece.reads);
         self.ring_space.used -= piece.ring_words as usize;
@@ -480,13 +572,13 @@ impl Pieces {
 
     /// Removes the oldest piece.
     #[inline]
-    fn pop(&mut self) -> Option<Piece> {
+    fn pop(&mut self) -> Option<&Piece> {
         if self.first == self.next {
             return None;
         }
-        let piece = self.ring[self.index(self.first)];
+        let index = self.index(self.first);
         self.first += 1;
-        Some(piece)
+        Some(&self.ring[index])
     }
 }
 

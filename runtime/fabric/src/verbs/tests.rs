@@ -18,7 +18,7 @@ use super::queue::{Completions, Messages, Outcome};
 use super::queue_pair::QueuePair;
 use super::region::Domain;
 use super::*;
-use crate::chain::RawChain;
+use crate::chain::{Op, RawChain};
 use crate::contents::tests::Empty;
 use crate::error::Error;
 use crate::handshake::{ConnectionKind, Hello, Join, NodePosition, Nonce, Reply, Secret, Welcome};
@@ -371,6 +371,48 @@ fn fenced_operations_complete() {
         result.unwrap();
         assert_eq!([before, added_to, after].map(|slot| chain.word(slot)), [round, round, round]);
     }
+}
+
+#[test]
+fn single_operations_have_the_results_of_chains_also_if_they_are_abandoned() {
+    let Some(address) = address() else { return };
+    let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
+    let client =
+        Arc::new(Client::connect(&VerbsConfig::new(&nodes.names()).unwrap(), Empty::VERSION).unwrap());
+    client.prepare(1).unwrap();
+    let verbs = Verbs::new(&client, Some(0), None);
+    let at = Address::new(0, 4096);
+    let words: [u64; Verbs::SINGLE_WORDS] = std::array::from_fn(|word| word as u64 + 7);
+    let done = |op: Op, written: &[u64]| {
+        let ticket = verbs.post_single(op, written, 0).unwrap();
+        loop {
+            if let Poll::Ready(result) = verbs.poll_single(ticket, |_, words| *words) {
+                return result.unwrap();
+            }
+            verbs.idle();
+        }
+    };
+    for _ in 0..100 {
+        done(Op::write(at, words.len()), &words);
+        assert_eq!(done(Op::read(at, words.len()), &[]), words);
+        assert_eq!(done(Op::compare_exchange(at, 7, 9), &[])[0], 7);
+        assert_eq!(done(Op::compare_exchange(at, 7, 8), &[])[0], 9, "it fails");
+        // As a thread polls one whose future was dropped; the next one is never polled.
+        let abandoned = verbs.post_single(Op::fetch_add(at, 1), &[], 0).unwrap();
+        verbs.detach(abandoned);
+        verbs.forget(verbs.post_single(Op::fetch_add(at, 5), &[], 0).unwrap());
+        let (chain, result) = loop {
+            if let Poll::Ready(done) = verbs.poll(abandoned) {
+                break done;
+            }
+            verbs.idle();
+        };
+        result.unwrap();
+        assert_eq!(chain.buffer(), [9]);
+        assert_eq!(done(Op::read(at, 1), &[])[0], 15);
+        assert!(verbs.post_single(Op::read(Address::new(9, 64), 1), &[], 0).is_err(), "no such segment");
+    }
+    assert!(!verbs.is_underway());
 }
 
 #[test]

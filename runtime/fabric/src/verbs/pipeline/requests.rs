@@ -44,34 +44,35 @@ impl<'a> Requests<'a> {
         self.next_piece::<false>(number, ring)
     }
 
-    /// The next piece of a chain. If it `IS_WHOLE`, it is the only one of a chain that is not detached: so most of what follows is constant.
+    /// The next piece of a chain. If it `IS_WHOLE`, it is a single operation, not detached: so most of what follows is constant.
     #[allow(clippy::inline_always)] // else the compiler shares one copy, which spills its variables at every piece
     #[inline(always)]
     fn next_piece<const IS_WHOLE: bool>(&mut self, number: u32, ring: &impl Ring) -> Option<Request<'a>> {
         let posting = &mut *self.posting;
         let flights: &'a [Flight] = self.flights;
         let flight = &flights[number as usize];
-        let (Some(chain), Some(next)) = (&flight.chain, flight.next.get()) else {
-            unreachable!("a queued chain has a piece to post")
-        };
-        let next = if IS_WHOLE { FIRST } else { next };
+        let next = if IS_WHOLE { Some(FIRST) } else { flight.next.get() };
+        let Some(next) = next else { unreachable!("a queued chain has a piece to post") };
         let (index, first) = (next.op as usize, next.words as usize);
         // One match, since each costs as much as several of the steps below. The operands of a CAS or FAA, and whether the chain receives the answer:
-        let (kind, at, op_words, slot, operands, has_result) = match &chain.ops()[index] {
-            Op::Read { at, slot, .. } => (Kind::Read, *at, slot.words(), slot.start(), (0, 0), true),
-            Op::Write { at, slot, replaces: false } => {
-                (Kind::Write, *at, slot.words(), slot.start(), (0, 0), false)
-            }
-            Op::Write { at, slot, replaces: true } => {
-                // The replaced word precedes the new one.
-                let both = chain.written(slot.start() - 1..slot.start() + 1);
-                (Kind::CompareExchange, *at, 1, 0, (both[0], both[1]), false)
-            }
-            Op::CompareExchange { at, expected, new, slot } => {
-                (Kind::CompareExchange, *at, 1, *slot as usize, (*expected, *new), true)
-            }
-            Op::FetchAdd { at, addend, slot } => (Kind::FetchAdd, *at, 1, *slot as usize, (*addend, 0), true),
-        };
+        let (kind, at, op_words, slot, operands, has_result) =
+            match if IS_WHOLE { &flight.op } else { &flight.ops()[index] } {
+                Op::Read { at, slot, .. } => (Kind::Read, *at, slot.words(), slot.start(), (0, 0), true),
+                Op::Write { at, slot, replaces: false } => {
+                    (Kind::Write, *at, slot.words(), slot.start(), (0, 0), false)
+                }
+                Op::Write { at, slot, replaces: true } => {
+                    // The replaced word precedes the new one.
+                    let both = flight.written(slot.start() - 1..slot.start() + 1);
+                    (Kind::CompareExchange, *at, 1, 0, (both[0], both[1]), false)
+                }
+                Op::CompareExchange { at, expected, new, slot } => {
+                    (Kind::CompareExchange, *at, 1, *slot as usize, (*expected, *new), true)
+                }
+                Op::FetchAdd { at, addend, slot } => {
+                    (Kind::FetchAdd, *at, 1, *slot as usize, (*addend, 0), true)
+                }
+            };
         let reads = kind != Kind::Write;
         let words = if IS_WHOLE { op_words } else { (op_words - first).min(posting.credits.most_words()) };
         let inline = !reads && words <= posting.credits.inline_words;
@@ -82,7 +83,7 @@ impl<'a> Requests<'a> {
         let (ring_at, ring_words) = if inline { (0, 0) } else { posting.ring_space.take(words)? };
         let end_of_op = IS_WHOLE || first + words == op_words;
         let starts = index == 0 && first == 0;
-        let last = IS_WHOLE || end_of_op && index + 1 == chain.ops().len();
+        let last = IS_WHOLE || end_of_op && index + 1 == flight.ops().len();
         let (oldest, position) = (posting.pieces.first, posting.pieces.next);
         let fence = posting.detached.fence(kind, oldest) || !starts && posting.current.fence(kind, oldest);
         if !IS_WHOLE && flight.detached {
@@ -103,11 +104,12 @@ impl<'a> Requests<'a> {
         } else {
             Some(NextPiece { op: next.op, words: (first + words) as u32 })
         });
-        let start = slot + first;
+        let start = if IS_WHOLE { 0 } else { slot + first };
         let verb = match kind {
             Kind::Read => Verb::Read { ring: ring_at, words },
             Kind::Write => {
-                let from = chain.written(start..start + words);
+                let from =
+                    if IS_WHOLE { &flight.words[..words] } else { flight.written(start..start + words) };
                 if inline {
                     Verb::WriteInline(from)
                 } else {

@@ -135,13 +135,16 @@ fn op() -> impl Strategy<Value = Do> {
 
 proptest! {
     #[test]
-    fn chains_have_the_same_effect_as_one_by_one(
-        chains in prop::collection::vec((prop::collection::vec(op(), 0..6), 0..4_usize, any::<bool>()), 1..12),
+    fn chains_and_single_operations_have_the_same_effect_as_one_by_one(
+        chains in prop::collection::vec(
+            (prop_oneof![prop::collection::vec(op(), 0..6), prop::collection::vec(op(), 1)], 0..4_usize, any::<bool>(), any::<bool>()),
+            1..12,
+        ),
     ) {
         let (mut pipeline, mut device) = (Pipeline::new(CREDITS), Device::new());
         let mut far = device.far.clone();
         let mut expected = Vec::new();
-        for (ops, executed, leave) in chains {
+        for (ops, executed, leave, in_place) in chains {
             let (mut chain, mut results) = (RawChain::default(), Vec::new());
             for op in ops {
                 match op {
@@ -162,11 +165,19 @@ proptest! {
                     }
                 }
             }
-            let number = pipeline.push(chain);
+            let single = match chain.ops() {
+                [op] if in_place && op.words() <= SINGLE_WORDS => Some(op.clone()),
+                _ => None,
+            };
+            let number = match &single {
+                Some(op @ Op::Write { slot, .. }) => pipeline.push_single(op.clone(), chain.written(slot.range())),
+                Some(op) => pipeline.push_single(op.clone(), &[]),
+                None => pipeline.push(chain),
+            };
             if leave {
                 pipeline.detach(number);
             }
-            expected.push((number, results));
+            expected.push((number, results, single.is_some() && !leave));
             device.post(&mut pipeline);
             device.execute(executed, &mut pipeline);
         }
@@ -175,7 +186,14 @@ proptest! {
             device.execute(3, &mut pipeline);
         }
         prop_assert_eq!(&device.far, &far);
-        for (number, results) in expected {
+        for (number, results, in_place) in expected {
+            if in_place {
+                let words = pipeline.take_single(number, |_, words| *words).unwrap();
+                if let [(slot, expected)] = &results[..] {
+                    prop_assert_eq!(&words[slot.range()], expected);
+                }
+                continue;
+            }
             let (chain, result) = pipeline.take(number);
             result.unwrap();
             for (slot, words) in results {
@@ -328,6 +346,8 @@ fn a_warm_pipeline_does_not_allocate() {
             chain.write(at(3), &[1, 2, 3]);
             numbers.push(pipeline.push(chain));
         }
+        let singles = [(Op::read(at(1), 3), &[][..]), (Op::write(at(2), 1), &[7])]
+            .map(|(op, written)| pipeline.push_single(op, written));
         while let Some(request) = pipeline.requests().next(&ring) {
             let position = request.position;
             if position % 5 == 0 {
@@ -335,11 +355,37 @@ fn a_warm_pipeline_does_not_allocate() {
             }
         }
         pipeline.complete(u64::MAX, &ring);
+        for number in singles {
+            pipeline.take_single(number, |_, _| ()).unwrap();
+        }
         chains.extend(numbers.drain(..).map(|number| pipeline.take(number).0));
     };
     round();
     let counted = allocation_counter::measure(|| (0..100).for_each(|_| round()));
     assert_eq!(counted.count_total, 0);
+}
+
+#[test]
+fn a_single_operation_that_is_polled_as_a_chain_has_its_result() {
+    let (mut pipeline, mut device) = (Pipeline::new(CREDITS), Device::new());
+    let numbers = [Op::read(at(5), 2), Op::compare_exchange(at(9), 9, 1), Op::compare_exchange(at(9), 9, 2)]
+        .map(|op| pipeline.push_single(op, &[]));
+    let forgotten = pipeline.push_single(Op::write(at(3), 2), &[30, 40]);
+    pipeline.forget(forgotten);
+    device.post(&mut pipeline);
+    device.execute(3, &mut pipeline);
+    device.post(&mut pipeline);
+    device.execute(1, &mut pipeline);
+    let [read, replaced, failed] = numbers.map(|number| pipeline.take(number).0);
+    assert_eq!(read.buffer(), [5, 6]);
+    assert_eq!((replaced.buffer(), replaced.failed_exchanges()), (&[9][..], 0));
+    assert_eq!((failed.buffer(), failed.failed_exchanges()), (&[1][..], 1));
+    assert_eq!(device.far[3..5], [30, 40], "it has taken effect");
+    assert_eq!(
+        pipeline.push_single(Op::read(at(0), 1), &[]),
+        numbers[2],
+        "its slot was free before those of the others"
+    );
 }
 
 #[test]
