@@ -15,7 +15,7 @@ use crate::io::{ReadWords, Single, poll_single};
 use crate::memory::worker::Worker;
 use crate::session::ComputeThread;
 use farfield_fabric::Unposted;
-use farfield_fabric::host::{Window, load, load_many};
+use farfield_fabric::host::{Window, load, load_in_pairs, load_many};
 use farfield_words::Address;
 use farfield_words::scratch::{Scratch, bytes, copied};
 use farfield_words::{Field, WORD_BYTES};
@@ -82,7 +82,11 @@ impl<'g, F: Field> Read<'g, F> {
         {
             let mut scratch = Scratch::<F::Cell>::new();
             let into = scratch.words();
-            let words = if Self::INLINE { load(words, into) } else { load_many(words, into) };
+            let words = match Self::WORDS {
+                0..8 => load(words, into),
+                8..=16 => load_in_pairs(words, into),
+                _ => load_many(words, into),
+            };
             return Poll::Ready(F::decode(at, bytes(words)).map_err(Into::into));
         }
         let within = self.within();

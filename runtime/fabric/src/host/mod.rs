@@ -12,7 +12,7 @@
 //! than `Relaxed` would. The compiler may merge neither order into loads of vectors. So a READ of a few words costs a load and a store for each. On other
 //! processors `SeqCst` loads take the instruction that the order needs (`ldar`).
 //!
-//! READs of more than 16 words load two at a time where they can ([`load_many`]). Processors with AVX load 16 aligned bytes of cacheable memory
+//! READs of 8 words and more load two at a time where they can ([`load_in_pairs`]). Processors with AVX load 16 aligned bytes of cacheable memory
 //! as a whole: the manuals of AMD ("Access Atomicity") and Intel ("Guaranteed Atomic Operations") promise it. So both words are of one moment, and the
 //! order between loads is as before, with half the loads and stores. The load is one instruction of assembly, since Rust has no atomic type of 16 bytes.
 //! READs that begin at an odd word, other processors, and Miri, which knows no assembly, get single words.
@@ -102,9 +102,26 @@ fn load_each(words: &[AtomicU64], into: &mut [MaybeUninit<u64>]) {
     }
 }
 
-/// Loads words in pairs if possible.
+/// Like [`load`], in pairs if possible.
+///
+/// # Panics
+/// Like [`load`].
+#[inline(always)]
+#[allow(clippy::inline_always)] // as `load_each`
+pub fn load_in_pairs<'a>(words: &[AtomicU64], into: &'a mut [MaybeUninit<u64>]) -> &'a [u64] {
+    load_by(load_pairs_here, words, into)
+}
+
+/// Loads words in pairs if possible, by a call.
 #[inline(never)]
 fn load_pairs(words: &[AtomicU64], into: &mut [MaybeUninit<u64>]) {
+    load_pairs_here(words, into);
+}
+
+/// Loads words in pairs if possible.
+#[inline(always)]
+#[allow(clippy::inline_always)] // it is the body of two functions
+fn load_pairs_here(words: &[AtomicU64], into: &mut [MaybeUninit<u64>]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if pairs::are_possible(words) {
         let (pairs, odd) = words.as_chunks();
