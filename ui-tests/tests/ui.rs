@@ -91,7 +91,8 @@ fn every_mistake_is_explained_where_it_is() {
             cases.pass(case);
         }
     }
-    println!("ui.cases {}", mistakes.len());
+    // On a line of its own, whatever the test harness has printed before it.
+    println!("\nui.cases {}", mistakes.len());
 }
 
 /// The number of cases in the book's table of results.
