@@ -54,6 +54,9 @@ pub mod fuzzing;
 #[cfg_attr(not(feature = "_verbs"), allow(dead_code))] // lanes are RDMA's
 mod handshake;
 pub mod host;
+#[cfg(any(target_os = "linux", feature = "_verbs"))]
+#[cfg_attr(not(feature = "_verbs"), allow(dead_code))]
+mod lanes;
 mod park;
 mod prefetch;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]

@@ -152,7 +152,7 @@ fn parse(url: &str) -> Result<Config, String> {
     }
     #[cfg(feature = "_verbs")]
     if let Fabric::Verbs(verbs) = &mut fabric {
-        verbs.seed = seed;
+        verbs.nodes.seed = seed;
     }
     let geometry = Geometry::rounded(nodes, segments, size).map_err(GeometryError::of_options)?;
     Ok(Config { geometry, fabric, seed, policy, max_retired })

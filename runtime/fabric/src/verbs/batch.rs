@@ -12,9 +12,10 @@ use std::ptr::{NonNull, null_mut};
 
 use super::binding::sys;
 use super::binding::sys::ibv_wr_opcode as opcode;
-use super::pipeline::{Request, Verb};
 use super::queue_pair::QueuePair;
 use super::region::Region;
+use crate::lanes::pipeline::{Request, Verb};
+use crate::lanes::wire::{Refused, Target};
 use farfield_words::WORD_BYTES;
 
 /// A work request, and the one range of local memory that it reads or writes.
@@ -36,17 +37,6 @@ pub(super) struct Batch {
 
 // SAFETY: the batch owns the memory to which it points; that holds integers and pointers into itself.
 unsafe impl Send for Batch {}
-
-/// The address of a word of far memory for the device of its node, and its key.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
-    pub(super) address: u64,
-    pub(super) key: u32,
-}
-
-/// The device did not take all requests: the connection is unusable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refused;
 
 impl Batch {
     /// Makes a batch of at most `capacity` requests, from and to a ring.
@@ -178,7 +168,7 @@ impl Drop for Batch {
 mod tests {
     use super::*;
     use crate::chain::RawChain;
-    use crate::verbs::pipeline::{Credits, Pipeline, Ring};
+    use crate::lanes::pipeline::{Credits, Pipeline, Ring};
     use farfield_words::Address;
 
     const CAPACITY: usize = 4;

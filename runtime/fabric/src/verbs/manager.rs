@@ -18,7 +18,7 @@ use super::binding::sys;
 use super::binding::sys::rdma_cm_event_type as cm_event;
 use super::device::{Device, last_error, set_nonblocking_fd};
 use super::identifier::Id;
-use crate::error::{self, Error, Result};
+use crate::error::Result;
 use crate::handshake;
 use crate::stall::blocked;
 
@@ -233,9 +233,4 @@ fn expect(id: &Id, deadline: Instant, is_it: impl Fn(&EventKind) -> bool) -> Res
             _ => {}
         }
     }
-}
-
-/// Returns the error of a failed connection to an address.
-pub(super) fn cannot_connect(address: &str, reason: impl Into<Box<str>>) -> Error {
-    Error::from(error::CannotConnect { address: address.into(), reason: reason.into() })
 }

@@ -10,16 +10,10 @@
 //! | `manager`, `identifier` | the connection manager: requests for connections, and their end |
 //! | `queue_pair`, `batch` | posting work requests |
 //! | `queue` | completion queues, and the buffers of messages |
-//! | `pipeline` | from chains to work requests and back, within credits |
-//! | `endpoint` | a thread's endpoint |
-//! | `lane` | a connection on which threads post chains |
-//! | `inquiry` | questions of stall reports to the thread that uses a lane |
-//! | `lanes` | the lanes of threads, of their own or shared |
-//! | `client`, `node` | a process's side: the cluster, and each of its memory nodes |
+//! | `network` | a process's side: connections of a [lane](crate::lanes), and control connections |
 //! | `server` | a memory node's side |
 //!
-//! A compute thread has one lane to each memory node, its own or shared with others. A chain becomes linked work requests of which the last is
-//! signalled. It is posted when the thread has no other work, so that the chains of all its tasks share a doorbell. No operation allocates.
+//! Threads post on [lanes](crate::lanes). A chain becomes linked work requests of which the last is signalled.
 //!
 //! # Additions to the memory model
 //!
@@ -33,18 +27,12 @@
 
 mod batch;
 mod binding;
-mod client;
 pub mod config;
 mod device;
-mod endpoint;
 mod identifier;
-mod inquiry;
-mod lane;
-mod lanes;
 mod manager;
-mod node;
+mod network;
 mod objects;
-mod pipeline;
 mod queue;
 mod queue_pair;
 mod region;
@@ -52,7 +40,26 @@ mod server;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use client::Client;
 pub use device::{Atomics, DeviceInfo, PortInfo, devices};
-pub use endpoint::Verbs;
 pub use server::{Server, VerbsNodeOptions};
+
+use crate::error::Result;
+use crate::lanes;
+use config::VerbsConfig;
+use network::Rdma;
+
+/// A process's connections.
+pub type Client = lanes::client::Client<Rdma>;
+/// One thread's access to far memory.
+pub type Verbs = lanes::endpoint::LaneEndpoint<Rdma>;
+
+impl Client {
+    /// Connects to all memory nodes of a cluster, whose memory must have this version of the layout.
+    ///
+    /// # Errors
+    /// [`Error::System`](crate::Error::System) if there is no device, or it may not be used; [`Error::CannotConnect`](crate::Error::CannotConnect)
+    /// naming the first memory node that can not be connected to.
+    pub fn connect(config: &VerbsConfig, layout: u64) -> Result<Self> {
+        Self::connect_by(Rdma::new(config.nodes.timeout, config.ack_timeout)?, &config.nodes, layout)
+    }
+}

@@ -10,10 +10,11 @@ use super::binding::sys;
 use super::binding::sys::{ibv_wc_opcode as opcode, ibv_wc_status as status};
 use super::device::{Device, last_error, set_nonblocking_fd};
 use super::objects::{count_created, count_destroyed};
-use super::pipeline::Ring;
 use super::queue_pair::QueuePair;
 use super::region::{Access, Domain, Region};
 use crate::error::Result;
+use crate::lanes::pipeline::Ring;
+use crate::lanes::wire::{Completion, Outcome};
 use farfield_words::WORD_BYTES;
 
 /// The most completions that are taken at a time.
@@ -40,26 +41,6 @@ pub(super) struct Completions {
 unsafe impl Send for Completions {}
 // SAFETY: as for `Send`: `&self` calls verbs and reads the descriptor.
 unsafe impl Sync for Completions {}
-
-/// One completion.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Completion {
-    /// The number of its work request.
-    pub(super) number: u64,
-    pub(super) outcome: Outcome,
-    /// The bytes of a received message.
-    pub(super) bytes: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Done,
-    /// Not executed, because of an earlier failure or because the connection is being torn down.
-    Flushed,
-    /// The memory node's device never answered.
-    NoAnswer,
-    Failed(&'static str),
-}
 
 impl Completions {
     /// Makes a queue of `capacity` completions. If `has_channel`, it has a descriptor that becomes readable when a completion arrives.

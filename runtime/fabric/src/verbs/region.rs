@@ -27,8 +27,8 @@ use rustix::process::{Resource, getrlimit};
 use super::binding::sys;
 use super::device::{Device, cannot, last_error};
 use super::objects::{count_created, count_destroyed};
-use super::pipeline::Ring;
 use crate::error::{self, Error, Result};
+use crate::lanes::pipeline::Ring;
 use farfield_words::WORD_BYTES;
 
 /// The size of huge pages for segments, if the system has any: the smallest.
@@ -75,7 +75,7 @@ impl Drop for Domain {
 /// Invariant: `mr` registers all of `map`, from `new` to `drop`. `map` is mapped for as long, begins at a page and is a multiple of words
 /// long; this process accesses it through [`Region::words`] only.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(crate) struct Region {
     mr: NonNull<sys::ibv_mr>,
     /// Unmapped by `drop`, unless the device can still reach it.
     map: ManuallyDrop<MmapMut>,

@@ -19,8 +19,7 @@ use std::time::{Duration, Instant};
 use super::device::{Device, Limits, check};
 use super::identifier::Id;
 use super::manager::{Channel, CmEvent, EventKind, wait_for};
-use super::node::UNKNOWN_CLIENT;
-use super::queue::{Completions, Messages, Outcome, RECEIVED};
+use super::queue::{Completions, Messages, RECEIVED};
 use super::queue_pair::QueuePair;
 use super::region::{Access, Domain, Region};
 use crate::error::{self, Error, Result};
@@ -28,6 +27,8 @@ use crate::handshake::{
     ConnectionKind, Hello, JOIN_BYTES, Join, Key, MAX_SEGMENTS, MAX_WELCOME_BYTES, NodePosition, Nonce,
     Reply, Secret, Segment, Welcome,
 };
+use crate::lanes::node::UNKNOWN_CLIENT;
+use crate::lanes::wire::Outcome;
 use crate::{Contents, Departure, Stopper};
 use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::config::VerbsConfig;
 use super::manager::resolve;
 use super::objects::objects;
-use super::queue::{Completions, Messages, Outcome};
+use super::queue::{Completions, Messages};
 use super::queue_pair::QueuePair;
 use super::region::Domain;
 use super::*;
@@ -22,6 +22,7 @@ use crate::chain::{Op, RawChain};
 use crate::contents::tests::Empty;
 use crate::error::Error;
 use crate::handshake::{ConnectionKind, Hello, Join, NodePosition, Nonce, Reply, Secret, Welcome};
+use crate::lanes::wire::Outcome;
 use crate::{Endpoint, Posted};
 use farfield_words::Address;
 
@@ -148,6 +149,22 @@ fn execute(verbs: &Verbs, chain: RawChain) -> RawChain {
 
 /// A lock's owner replaces its word while another thread tries to take the lock. With a WRITE in place of `replace`, `rdma_rxe` of Linux 6.1 loses
 /// about one in ten thousand: a failing CAS stores the word that it has found.
+#[test]
+fn all_connections_end_with_the_client() {
+    let Some(address) = address() else { return };
+    let nodes = Nodes::serve(&address, 2, 1, 1 << 16, None);
+    let client = Client::connect(
+        &VerbsConfig::new(&nodes.names()).unwrap(),
+        Empty::VERSION,
+    )
+    .unwrap();
+    client.prepare(3).unwrap();
+    let node = Arc::downgrade(&client.nodes[1]);
+    assert!(node.upgrade().is_some());
+    drop(client);
+    assert!(node.upgrade().is_none());
+}
+
 #[test]
 fn a_word_is_replaced_beside_failing_cas() {
     const CHAINS: u64 = 5_000;
@@ -420,7 +437,7 @@ fn a_memory_node_that_stops_is_unreachable_within_the_timeout() {
     let Some(address) = address() else { return };
     let mut nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
     let mut config = VerbsConfig::new(&nodes.names()).unwrap();
-    config.timeout = Duration::from_secs(1);
+    config.nodes.timeout = Duration::from_secs(1);
     let client = Arc::new(Client::connect(&config, Empty::VERSION).unwrap());
     client.prepare(1).unwrap();
     let verbs = Verbs::new(&client, Some(0), None);

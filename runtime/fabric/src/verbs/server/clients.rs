@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 use super::{Client, Server, ServerConnection};
 use crate::Departure;
 use crate::question::{Answer, Question};
-use crate::verbs::queue::{Outcome, RECEIVED};
+use crate::lanes::wire::Outcome;
+use crate::verbs::queue::RECEIVED;
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 

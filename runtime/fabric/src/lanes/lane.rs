@@ -17,10 +17,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::batch::{Refused, Target};
 use super::inquiry::Inquiry;
-use super::pipeline::{Credits, Pipeline, Request, Ring, SINGLE_WORDS};
-use super::queue::{Completion, Outcome};
+use super::pipeline::{Pipeline, SINGLE_WORDS};
+use super::wire::{Connect, Outcome, Target, Wire};
 use crate::chain::{Op, RawChain};
 use crate::error::{self, Error, Result};
 use crate::handshake::Segment;
@@ -33,39 +32,7 @@ const ROUNDS_PER_POST: u32 = 4;
 /// The timeout for flushing the requests of a connection that is being torn down.
 const DRAIN: Duration = Duration::from_millis(100);
 
-/// A connection, as a lane uses it.
-pub(super) trait Wire {
-    type Ring: Ring;
-    fn credits(&self) -> Credits;
-    fn ring(&self) -> &Self::Ring;
-    /// Posts the requests that `next` returns, given the ring, with one doorbell: until it returns `None`, or the queue is full. Returns their
-    /// number; for 0 no doorbell was rung. Borrowed words are read before this returns.
-    fn post<'a>(
-        &mut self,
-        next: impl FnMut(&Self::Ring) -> Option<(Request<'a>, Target)>,
-    ) -> Result<usize, Refused>;
-    /// Passes completions to `each`. Returns their number.
-    fn completions(&mut self, each: impl FnMut(Completion)) -> usize;
-    /// Returns whether the other side has ended the connection.
-    fn has_ended(&mut self) -> bool;
-    /// Describes the state of its queue pair.
-    fn queue_pair_state(&mut self) -> &'static str;
-    /// Moves the queue pair to the error state, so that outstanding requests are flushed. Once the wire is dropped, the device touches no buffer
-    /// of it.
-    fn stop(&mut self);
-}
-
-/// Makes connections for a lane.
-pub(super) trait Connect {
-    type Wire: Wire;
-    fn connect(&self) -> Result<Self::Wire>;
-    /// Returns the memory node's segments and the number of the first.
-    fn segments(&self) -> (u16, &[Segment]);
-    fn node(&self) -> u16;
-    fn timeout(&self) -> Duration;
-}
-
-pub(super) struct Lane<C: Connect> {
+pub(crate) struct Lane<C: Connect> {
     connect: C,
     pipeline: Pipeline,
     link: Link<C::Wire>,
@@ -120,7 +87,7 @@ impl<W> Link<W> {
 
 impl<C: Connect> Lane<C> {
     /// Makes a connected lane.
-    pub(super) fn new(connect: C) -> Result<Self> {
+    pub(crate) fn new(connect: C) -> Result<Self> {
         let mut lane = Self::unconnected(connect);
         let wire = lane.connect.connect()?;
         lane.use_wire(wire);
@@ -128,7 +95,7 @@ impl<C: Connect> Lane<C> {
     }
 
     /// Makes a lane that its first chain connects.
-    pub(super) fn unconnected(connect: C) -> Self {
+    pub(crate) fn unconnected(connect: C) -> Self {
         Self {
             inquiry: Arc::new(Inquiry::new(connect.node())),
             connect,
@@ -150,20 +117,20 @@ impl<C: Connect> Lane<C> {
 
     /// Queues a chain. Returns its number.
     #[inline]
-    pub(super) fn push(&mut self, chain: RawChain) -> usize {
+    pub(crate) fn push(&mut self, chain: RawChain) -> usize {
         self.pipeline.push(chain)
     }
 
     /// Queues a single operation of at most [`SINGLE_WORDS`] words. Returns its number.
     #[allow(clippy::inline_always)] // or the operation is copied through memory
     #[inline(always)]
-    pub(super) fn push_single(&mut self, op: Op, written: &[u64]) -> usize {
+    pub(crate) fn push_single(&mut self, op: Op, written: &[u64]) -> usize {
         self.pipeline.push_single(op, written)
     }
 
     /// Returns whether a chain is done. If not, polls for completions, and posts queued chains if the thread has no other work.
     #[inline]
-    pub(super) fn is_done(&mut self, number: usize) -> bool {
+    pub(crate) fn is_done(&mut self, number: usize) -> bool {
         self.pipeline.is_done(number) || self.poll_pending(number)
     }
 
@@ -181,13 +148,13 @@ impl<C: Connect> Lane<C> {
 
     /// Takes back a chain that is done.
     #[inline]
-    pub(super) fn take(&mut self, number: usize) -> (RawChain, Result<()>) {
+    pub(crate) fn take(&mut self, number: usize) -> (RawChain, Result<()>) {
         self.pipeline.take(number)
     }
 
     /// Takes back a single operation that is done; see [`Pipeline::take_single`].
     #[inline]
-    pub(super) fn take_single<R>(
+    pub(crate) fn take_single<R>(
         &mut self,
         number: usize,
         result: impl FnOnce(&Op, &[u64; SINGLE_WORDS]) -> R,
@@ -195,11 +162,11 @@ impl<C: Connect> Lane<C> {
         self.pipeline.take_single(number, result)
     }
 
-    pub(super) fn forget(&mut self, number: usize) {
+    pub(crate) fn forget(&mut self, number: usize) {
         self.pipeline.forget(number);
     }
 
-    pub(super) fn detach(&mut self, number: usize) {
+    pub(crate) fn detach(&mut self, number: usize) {
         self.pipeline.detach(number);
     }
 
@@ -207,7 +174,7 @@ impl<C: Connect> Lane<C> {
     /// until `looks` polls found none. Returns whether any chain is done.
     ///
     /// A thread polls all of its tasks in a round, so the more of them can continue, the less each costs.
-    pub(super) fn poll_round(&mut self, looks: u32) -> bool {
+    pub(crate) fn poll_round(&mut self, looks: u32) -> bool {
         self.round += 1;
         if self.inquiry.is_asked() {
             self.answer_inquiry();
@@ -237,7 +204,7 @@ impl<C: Connect> Lane<C> {
     }
 
     /// Posts all queued chains. Without credits this waits for completions; if the memory node does not answer, chains fail after the timeout.
-    pub(super) fn post_all(&mut self) {
+    pub(crate) fn post_all(&mut self) {
         while self.pipeline.has_queued() {
             self.post();
             if self.pipeline.has_queued() {
@@ -246,12 +213,12 @@ impl<C: Connect> Lane<C> {
         }
     }
 
-    pub(super) fn doorbells(&self) -> u64 {
+    pub(crate) fn doorbells(&self) -> u64 {
         self.doorbells
     }
 
     /// Returns what a report of a stall asks for a description of the requests in flight.
-    pub(super) fn inquiry(&self) -> &Arc<Inquiry> {
+    pub(crate) fn inquiry(&self) -> &Arc<Inquiry> {
         &self.inquiry
     }
 
@@ -273,7 +240,7 @@ impl<C: Connect> Lane<C> {
                 )
             },
         );
-        let connection = self.link.wire().map_or("which is not connected", Wire::queue_pair_state);
+        let connection = self.link.wire().map_or("which is not connected", Wire::state);
         format!("the lane to memory node {node}, {connection}, {since}: {}", self.pipeline.describe_use())
     }
 

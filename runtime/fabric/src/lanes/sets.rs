@@ -9,22 +9,23 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::config::Sharing;
-use super::lane::{Connect, Lane};
+use super::lane::Lane;
+use super::wire::Connect;
 use crate::stall::lock;
 
 /// One lane to each memory node.
-pub(super) type OwnSet<C> = Vec<Lane<C>>;
+pub(crate) type OwnSet<C> = Vec<Lane<C>>;
 /// The same, for several threads.
-pub(super) type SharedSet<C> = Arc<[Mutex<Lane<C>>]>;
+pub(crate) type SharedSet<C> = Arc<[Mutex<Lane<C>>]>;
 
 /// The lanes of one thread.
-pub(super) enum Lanes<C: Connect> {
+pub(crate) enum Lanes<C: Connect> {
     Own(RefCell<OwnSet<C>>),
     Shared(SharedSet<C>),
 }
 
 /// A lane in use by the calling thread.
-pub(super) enum Using<'a, C: Connect> {
+pub(crate) enum Using<'a, C: Connect> {
     Own(RefMut<'a, Lane<C>>),
     Shared(MutexGuard<'a, Lane<C>>),
 }
@@ -32,7 +33,7 @@ pub(super) enum Using<'a, C: Connect> {
 impl<C: Connect> Lanes<C> {
     /// Returns the lane to a memory node.
     #[inline]
-    pub(super) fn lane(&self, node: usize) -> Using<'_, C> {
+    pub(crate) fn lane(&self, node: usize) -> Using<'_, C> {
         match self {
             Self::Own(set) => Using::Own(RefMut::map(set.borrow_mut(), |set| &mut set[node])),
             Self::Shared(set) => Using::Shared(locked(&set[node])),
@@ -41,7 +42,7 @@ impl<C: Connect> Lanes<C> {
 
     /// Returns the number of lanes.
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Own(set) => set.borrow().len(),
             Self::Shared(set) => set.len(),
@@ -78,12 +79,12 @@ fn locked<C: Connect>(lane: &Mutex<Lane<C>>) -> MutexGuard<'_, Lane<C>> {
 }
 
 /// Makes a set for several threads.
-pub(super) fn shared<C: Connect>(set: OwnSet<C>) -> SharedSet<C> {
+pub(crate) fn shared<C: Connect>(set: OwnSet<C>) -> SharedSet<C> {
     set.into_iter().map(Mutex::new).collect()
 }
 
 /// The lanes of a process's compute threads.
-pub(super) struct Pool<C: Connect> {
+pub(crate) struct Pool<C: Connect> {
     /// Sets of which a thread takes one for itself.
     free: Vec<OwnSet<C>>,
     /// Sets that threads share.
@@ -98,12 +99,12 @@ impl<C: Connect> Default for Pool<C> {
 
 impl<C: Connect> Pool<C> {
     /// Returns whether a run of `threads` threads uses more sets than there are.
-    pub(super) fn lacks(&self, sharing: Sharing, threads: usize) -> bool {
+    pub(crate) fn lacks(&self, sharing: Sharing, threads: usize) -> bool {
         self.free.len() + self.shared.len() < sharing.lanes(threads)
     }
 
     /// Adds a set.
-    pub(super) fn add(&mut self, sharing: Sharing, set: OwnSet<C>) {
+    pub(crate) fn add(&mut self, sharing: Sharing, set: OwnSet<C>) {
         match sharing {
             Sharing::OneToOne => self.free.push(set),
             _ => self.shared.push(shared(set)),
@@ -112,7 +113,7 @@ impl<C: Connect> Pool<C> {
 
     /// Returns the lanes of a thread, which is the `turn`th to ask. If runs that began together have taken more sets than each has prepared,
     /// `unconnected` makes one.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         sharing: Sharing,
         thread: usize,
@@ -126,7 +127,7 @@ impl<C: Connect> Pool<C> {
     }
 
     /// Takes a thread's own lanes back.
-    pub(super) fn give_back(&mut self, set: OwnSet<C>) {
+    pub(crate) fn give_back(&mut self, set: OwnSet<C>) {
         self.free.push(set);
     }
 }

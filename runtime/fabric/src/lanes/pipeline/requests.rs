@@ -10,14 +10,14 @@ use farfield_words::WORD_BYTES;
 
 /// The requests that can be posted now. They borrow their inline words from the chains. So any number of them can exist at a time, and until the last
 /// is dropped no chain is changed, completed or returned.
-pub(in crate::verbs) struct Requests<'a> {
+pub(crate) struct Requests<'a> {
     flights: &'a [Flight],
     posting: &'a mut Posting,
 }
 
 impl Pipeline {
     /// Returns the requests that can be posted now.
-    pub(in crate::verbs) fn requests(&mut self) -> Requests<'_> {
+    pub(crate) fn requests(&mut self) -> Requests<'_> {
         Requests { flights: &self.flights, posting: &mut self.posting }
     }
 }
@@ -25,7 +25,7 @@ impl Pipeline {
 impl<'a> Requests<'a> {
     /// Takes the next queued request if credits allow, and copies its payload into the ring unless it is inline.
     #[inline]
-    pub(in crate::verbs) fn next(&mut self, ring: &impl Ring) -> Option<Request<'a>> {
+    pub(crate) fn next(&mut self, ring: &impl Ring) -> Option<Request<'a>> {
         let posting = &*self.posting;
         if posting.queue.len == 0 {
             return None;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The question and the answer.
-pub(super) struct Inquiry {
+pub(crate) struct Inquiry {
     node: u16,
     is_asked: AtomicBool,
     answer: Mutex<Option<String>>,
@@ -20,12 +20,12 @@ pub(super) struct Inquiry {
 
 impl Inquiry {
     /// Makes the inquiry of a lane to this memory node.
-    pub(super) fn new(node: u16) -> Self {
+    pub(crate) fn new(node: u16) -> Self {
         Self { node, is_asked: AtomicBool::new(false), answer: Mutex::default() }
     }
 
     /// Asks, and returns the answer. A thread that reconnects, computes or sleeps does not answer in time.
-    pub(super) fn ask(&self) -> String {
+    pub(crate) fn ask(&self) -> String {
         let begun = Instant::now();
         drop(self.answer_that_came());
         self.is_asked.store(true, Ordering::Relaxed);
@@ -44,18 +44,18 @@ impl Inquiry {
     }
 
     /// Takes the answer, if there is one.
-    pub(super) fn answer_that_came(&self) -> Option<String> {
+    pub(crate) fn answer_that_came(&self) -> Option<String> {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Returns whether a report waits for an answer.
     #[inline]
-    pub(super) fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         self.is_asked.load(Ordering::Relaxed)
     }
 
     #[cold]
-    pub(super) fn answer(&self, description: String) {
+    pub(crate) fn answer(&self, description: String) {
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(description);
         self.is_asked.store(false, Ordering::Relaxed);
     }

@@ -5,15 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::config::{Sharing, VerbsConfig};
-use super::device::Device;
+use super::config::{NodesConfig, Sharing};
 use super::lane::Lane;
-use super::lanes::{self, Lanes, OwnSet, Pool, SharedSet};
-use super::manager::cannot_connect;
-use super::node::{Connector, Control, Node};
+use super::node::{Connector, Introduced, Network, Node, cannot_connect};
+use super::sets::{self, Lanes, OwnSet, Pool, SharedSet};
 use crate::chain::RawChain;
 use crate::error::{Error, Result};
-use crate::handshake::{ConnectionKind, Hello, Join, NodePosition};
+use crate::handshake::{Join, NodePosition};
 use crate::stall::lock;
 use farfield_words::Address;
 use farfield_words::geometry::Geometry;
@@ -28,17 +26,18 @@ const UNMEASURED: u64 = 1;
 /// A process's connections.
 ///
 /// Lanes own a share in their node, so that they can reconnect; nodes do not own lanes.
-pub struct Client {
-    nodes: Vec<Arc<Node>>,
+#[allow(private_bounds)] // each network has an alias with its own
+pub struct Client<N: Network> {
+    pub(crate) nodes: Vec<Arc<Node<N>>>,
     /// The lanes of compute threads: as many as runs have needed so far.
-    lanes: Mutex<Pool<Connector>>,
+    lanes: Mutex<Pool<Connector<N>>>,
     sharing: Sharing,
     geometry: Geometry,
     /// The process's number, which no other process of the cluster ever has, and its lease.
     number: u32,
     lease: Duration,
     /// The lanes that background threads share.
-    background: OnceLock<SharedSet<Connector>>,
+    background: OnceLock<SharedSet<Connector<N>>>,
     connected: Instant,
     /// Lanes for `rr` and `rand`, in the order in which threads ask.
     next_lane: AtomicU64,
@@ -46,38 +45,32 @@ pub struct Client {
     round_trip_ns: AtomicU64,
 }
 
-impl Client {
+#[allow(private_bounds)]
+impl<N: Network> Client<N> {
     /// Connects to all memory nodes of a cluster, whose memory must have this version of the layout.
     ///
     /// # Errors
-    /// [`Error::CannotConnect`] naming the first that can not be connected to; [`Error::System`].
-    pub fn connect(config: &VerbsConfig, layout: u64) -> Result<Self> {
-        Device::all()?;
+    /// [`Error::CannotConnect`] naming the first that can not be connected to.
+    pub(crate) fn connect_by(network: N, config: &NodesConfig, layout: u64) -> Result<Self> {
+        let network = Arc::new(network);
         let secret = config.secret()?;
-        let mut opened = Vec::new();
+        let mut introduced = Vec::new();
         for (number, name) in (0_u16..).zip(&config.nodes) {
             let address = resolve_name(name)?;
-            let hello = Hello {
-                kind: ConnectionKind::Control,
-                node: number,
-                cluster: 0,
-                incarnation: 0,
-                nonce: [0; 16],
-            };
-            let control = Control::open(address, hello, &secret, config.timeout)
+            let node = Introduced::to(&*network, address, number, &secret, config.timeout)
                 .map_err(|reason| cannot_connect(name, reason))?;
-            opened.push((number, name, address, control));
+            introduced.push((number, name, node));
         }
-        let incarnations: Vec<u64> = opened.iter().map(|(_, _, _, control)| control.incarnation()).collect();
-        let (cluster, nodes) = (cluster_of(&incarnations), opened.len() as u16);
+        let incarnations: Vec<u64> = introduced.iter().map(|(_, _, node)| node.incarnation()).collect();
+        let (cluster, nodes) = (cluster_of(&incarnations), introduced.len() as u16);
         let mut joined = Vec::new();
         let mut geometry = None;
         let (mut process, mut lease) = (0, Duration::ZERO);
-        for (number, name, address, mut control) in opened {
+        for (number, name, mut node) in introduced {
             let failed = |reason: String| cannot_connect(name, reason);
             let position = NodePosition { cluster, node: number, nodes };
             let join = Join { position, process };
-            let welcome = control.join(join, &secret, layout, config.timeout).map_err(failed)?;
+            let welcome = node.join(join, &secret, layout, config.timeout).map_err(failed)?;
             let own = welcome.geometry;
             let cluster = position.cluster_of(own).map_err(failed)?;
             let first = *geometry.get_or_insert(cluster);
@@ -96,12 +89,12 @@ impl Client {
                 lease = Duration::from_millis(u64::from(welcome.lease_ms));
             }
             let node = Node::new(
+                Arc::clone(&network),
                 (position, process),
-                (name.clone(), address),
+                name,
                 cluster,
-                &secret,
-                config,
-                control,
+                (config, &secret),
+                node,
                 welcome,
             );
             joined.push(Arc::new(node));
@@ -149,21 +142,21 @@ impl Client {
 
     /// Opens lanes for background threads.
     pub fn prepare_background(&self) -> Result<()> {
-        let set = lanes::shared(self.open()?);
+        let set = sets::shared(self.open()?);
         // Another thread may have set them first.
         let _ = self.background.set(set);
         Ok(())
     }
 
-    pub(super) fn background_lanes(&self) -> Lanes<Connector> {
+    pub(crate) fn background_lanes(&self) -> Lanes<Connector<N>> {
         let none = || Arc::from(Vec::new());
         Lanes::Shared(self.background.get().map_or_else(none, Arc::clone))
     }
 
     /// Opens a lane to each memory node. READs through the first ones measure the round trip.
-    fn open(&self) -> Result<OwnSet<Connector>> {
+    fn open(&self) -> Result<OwnSet<Connector<N>>> {
         let measures = self.round_trip() == UNMEASURED;
-        let open = |node: &Arc<Node>| {
+        let open = |node: &Arc<Node<N>>| {
             let mut lane = Lane::new(node.connector())?;
             if measures {
                 let took = try_out(&mut lane, node.first_segment())?;
@@ -174,7 +167,7 @@ impl Client {
         self.nodes.iter().map(open).collect()
     }
 
-    pub(super) fn connected(&self) -> Instant {
+    pub(crate) fn connected(&self) -> Instant {
         self.connected
     }
 
@@ -191,29 +184,29 @@ impl Client {
         Ok(())
     }
 
-    fn pool(&self) -> MutexGuard<'_, Pool<Connector>> {
+    fn pool(&self) -> MutexGuard<'_, Pool<Connector<N>>> {
         lock(&self.lanes, || "another thread that takes its lanes".to_owned())
     }
 
-    pub(super) fn round_trip(&self) -> u64 {
+    pub(crate) fn round_trip(&self) -> u64 {
         self.round_trip_ns.load(Ordering::Relaxed)
     }
 
     /// Returns the lanes of a thread.
-    pub(super) fn lanes_of(&self, thread: usize) -> Lanes<Connector> {
+    pub(crate) fn lanes_of(&self, thread: usize) -> Lanes<Connector<N>> {
         let turn = self.next_lane.fetch_add(1, Ordering::Relaxed);
         let unconnected = || self.nodes.iter().map(|node| Lane::unconnected(node.connector())).collect();
         self.pool().take(self.sharing, thread, turn, unconnected)
     }
 
     /// Takes back the lanes that a thread had for itself.
-    pub(super) fn give_back(&self, set: OwnSet<Connector>) {
+    pub(crate) fn give_back(&self, set: OwnSet<Connector<N>>) {
         self.pool().give_back(set);
     }
 }
 
 /// Reads through a lane a few times. Returns the time of the fastest READ.
-fn try_out(lane: &mut Lane<Connector>, segment: u16) -> Result<Duration> {
+fn try_out<N: Network>(lane: &mut Lane<Connector<N>>, segment: u16) -> Result<Duration> {
     let mut quickest = Duration::MAX;
     for _ in 0..READS_TO_TRY {
         let mut chain = RawChain::default();
@@ -244,22 +237,6 @@ fn resolve_name(name: &str) -> Result<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn all_connections_end_with_the_client() {
-        let Some(address) = super::super::tests::address() else { return };
-        let nodes = super::super::tests::Nodes::serve(&address, 2, 1, 1 << 16, None);
-        let client = Client::connect(
-            &VerbsConfig::new(&nodes.names()).unwrap(),
-            crate::contents::tests::Empty::VERSION,
-        )
-        .unwrap();
-        client.prepare(3).unwrap();
-        let node = Arc::downgrade(&client.nodes[1]);
-        assert!(node.upgrade().is_some());
-        drop(client);
-        assert!(node.upgrade().is_none());
-    }
 
     #[test]
     fn the_identity_of_a_cluster_depends_on_the_order_of_its_memory_nodes() {

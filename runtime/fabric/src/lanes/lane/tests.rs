@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::super::config::Sharing;
-use super::super::lanes::{self, Lanes, Pool};
-use super::super::pipeline::Verb;
+use super::super::pipeline::{Credits, Request, Ring, Verb};
+use super::super::sets::{self, Lanes, Pool};
+use super::super::wire::{Completion, Refused};
 use super::*;
 
 const TIMEOUT: Duration = Duration::from_millis(50);
@@ -119,7 +120,7 @@ impl Wire for ToVector {
     fn has_ended(&mut self) -> bool {
         *self.device.behavior.lock().unwrap() == DeviceBehavior::Ended
     }
-    fn queue_pair_state(&mut self) -> &'static str {
+    fn state(&mut self) -> &'static str {
         "which is simulated by vectors"
     }
     fn stop(&mut self) {
@@ -429,7 +430,7 @@ fn a_lane_that_was_never_connected_connects_at_its_first_chain() {
 fn sets() -> (Arc<Device>, [Lanes<ToDevice>; 2]) {
     let (device, own) = lane();
     let other = Lane::new(ToDevice(Arc::clone(&device))).unwrap();
-    (device, [Lanes::Own(RefCell::new(vec![own])), Lanes::Shared(lanes::shared(vec![other]))])
+    (device, [Lanes::Own(RefCell::new(vec![own])), Lanes::Shared(sets::shared(vec![other]))])
 }
 
 #[test]

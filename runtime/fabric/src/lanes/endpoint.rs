@@ -1,4 +1,4 @@
-//! A compute thread's access to far memory behind RDMA devices.
+//! A compute thread's access to far memory behind a network.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::lane::Lane;
-use super::lanes::Lanes;
-use super::node::Connector;
+use super::node::{Connector, Network};
 use super::pipeline::SINGLE_WORDS;
+use super::sets::Lanes;
 use crate::chain::{Op, RawChain};
 use crate::error::Result;
 use crate::stall::{self, Waits};
@@ -29,10 +29,11 @@ const SLEEP: Duration = Duration::from_micros(20);
 const NO_CHAIN: Ticket = Ticket(u64::MAX);
 
 /// One thread's access to far memory.
-pub struct Verbs {
-    client: Arc<Client>,
+#[allow(private_bounds)] // each network has an alias with its own
+pub struct LaneEndpoint<N: Network> {
+    client: Arc<Client<N>>,
     geometry: Geometry,
-    lanes: Lanes<Connector>,
+    lanes: Lanes<Connector<N>>,
     nodes: usize,
     /// The polls for completions of a lane in a round. A lane without chains in flight costs one poll.
     looks: u32,
@@ -47,12 +48,13 @@ pub struct Verbs {
     waits: RefCell<HashMap<u64, u64>>,
 }
 
-impl Verbs {
+#[allow(private_bounds)]
+impl<N: Network> LaneEndpoint<N> {
     /// The most words of a single operation.
     pub const SINGLE_WORDS: usize = SINGLE_WORDS;
 
     /// Makes the endpoint of a thread of a run, by its index; or of a background thread.
-    pub fn new(client: &Arc<Client>, thread: Option<usize>, stalls: Option<Arc<Waits>>) -> Self {
+    pub fn new(client: &Arc<Client<N>>, thread: Option<usize>, stalls: Option<Arc<Waits>>) -> Self {
         let lanes = thread.map_or_else(|| client.background_lanes(), |thread| client.lanes_of(thread));
         Self {
             client: Arc::clone(client),
@@ -116,10 +118,10 @@ impl Verbs {
     /// Takes back a chain by `take`, if it is done, and ends its wait.
     #[allow(clippy::inline_always)] // or results are copied through memory
     #[inline(always)]
-    fn poll_by<R>(&self, ticket: Ticket, take: impl FnOnce(&mut Lane<Connector>, usize) -> R) -> Poll<R> {
+    fn poll_by<R>(&self, ticket: Ticket, take: impl FnOnce(&mut Lane<Connector<N>>, usize) -> R) -> Poll<R> {
         let (lane, number) = Self::locate(ticket);
         let mut lane = self.lanes.lane(lane);
-        let lane: &mut Lane<Connector> = &mut lane;
+        let lane: &mut Lane<Connector<N>> = &mut lane;
         if !lane.is_done(number) {
             return Poll::Pending;
         }
@@ -157,11 +159,11 @@ impl Verbs {
     }
 }
 
-fn doorbells(lanes: &Lanes<Connector>) -> u64 {
+fn doorbells<N: Network>(lanes: &Lanes<Connector<N>>) -> u64 {
     (0..lanes.len()).map(|node| lanes.lane(node).doorbells()).sum()
 }
 
-impl Endpoint for Verbs {
+impl<N: Network> Endpoint for LaneEndpoint<N> {
     #[inline]
     fn post(&self, chain: RawChain, task: u32) -> Posted {
         for op in chain.ops() {
@@ -235,7 +237,7 @@ impl Endpoint for Verbs {
     }
 }
 
-impl Drop for Verbs {
+impl<N: Network> Drop for LaneEndpoint<N> {
     /// Posts all queued chains, even detached ones: no thread would poll them again. Returns the thread's own lanes.
     fn drop(&mut self) {
         for node in 0..self.nodes {

@@ -28,21 +28,21 @@ mod requests;
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::super::chain::{Op, RawChain};
+use crate::chain::{Op, RawChain};
 use crate::error::{Error, Result};
 use farfield_words::Address;
 
 /// The limits of a connection; all 0 without one.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Credits {
+pub(crate) struct Credits {
     /// Work requests in the send queue.
-    pub(super) requests: usize,
+    pub(crate) requests: usize,
     /// READs and atomics without an answer.
-    pub(super) reads: usize,
+    pub(crate) reads: usize,
     /// Words of the ring.
-    pub(super) words: usize,
+    pub(crate) words: usize,
     /// The most words of an inline WRITE.
-    pub(super) inline_words: usize,
+    pub(crate) inline_words: usize,
 }
 
 impl Credits {
@@ -54,7 +54,7 @@ impl Credits {
 }
 
 /// The memory that the device reads and writes.
-pub(super) trait Ring {
+pub(crate) trait Ring {
     /// Copies words out of it, from `at` on.
     fn read(&self, at: usize, into: &mut [u64]);
     fn write(&self, at: usize, from: &[u64]);
@@ -62,19 +62,19 @@ pub(super) trait Ring {
 
 /// A work request, as the pipeline sees it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Request<'a> {
-    pub(super) verb: Verb<'a>,
-    pub(super) at: Address,
+pub(crate) struct Request<'a> {
+    pub(crate) verb: Verb<'a>,
+    pub(crate) at: Address,
     /// The position of the piece among all pieces.
-    pub(super) position: u64,
+    pub(crate) position: u64,
     /// True if it must wait for all earlier requests.
-    pub(super) fence: bool,
+    pub(crate) fence: bool,
     /// True if it is signalled: it is the last of its chain.
-    pub(super) signal: bool,
+    pub(crate) signal: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verb<'a> {
+pub(crate) enum Verb<'a> {
     Read {
         ring: usize,
         words: usize,
@@ -98,7 +98,7 @@ pub(super) enum Verb<'a> {
 }
 
 /// The most words of a single operation. A longer READ or WRITE is posted as a chain.
-pub(super) const SINGLE_WORDS: usize = 16;
+pub(crate) const SINGLE_WORDS: usize = 16;
 
 /// A slot for a chain or a single operation in the pipeline. A thread that has warmed up reuses slots, and a single operation is never moved: it is
 /// written into its slot when it is pushed, and its result is read there.
@@ -201,7 +201,7 @@ struct RingSpace {
 
 /// Chains between their thread and a connection. A new one has no credits.
 #[derive(Default)]
-pub(super) struct Pipeline {
+pub(crate) struct Pipeline {
     flights: Vec<Flight>,
     /// The first of a list of free slots through [`Flight::after_free`]; the number of slots if it is empty.
     free: u32,
@@ -227,14 +227,14 @@ struct Posting {
 
 impl Pipeline {
     #[cfg(test)]
-    pub(super) fn new(credits: Credits) -> Self {
+    pub(crate) fn new(credits: Credits) -> Self {
         let mut pipeline = Self::default();
         pipeline.set_credits(credits);
         pipeline
     }
 
     /// Sets the credits of a new connection. No piece may be in flight.
-    pub(super) fn set_credits(&mut self, credits: Credits) {
+    pub(crate) fn set_credits(&mut self, credits: Credits) {
         assert_eq!(self.posting.pieces.len(), 0);
         assert!(credits.requests > 0 && credits.reads > 0 && credits.words >= 4);
         self.posting.credits = credits;
@@ -244,7 +244,7 @@ impl Pipeline {
 
     /// Queues a chain. Returns its number, which is unique until the chain is taken back.
     #[inline]
-    pub(super) fn push(&mut self, chain: RawChain) -> usize {
+    pub(crate) fn push(&mut self, chain: RawChain) -> usize {
         let is_empty = chain.ops().is_empty();
         let (number, flight) = self.use_slot(u32::MAX);
         flight.chain = Some(chain);
@@ -260,7 +260,7 @@ impl Pipeline {
     /// [`take_single`](Self::take_single) takes it back.
     #[allow(clippy::inline_always)] // or the operation is copied through memory
     #[inline(always)]
-    pub(super) fn push_single(&mut self, op: Op, written: &[u64]) -> usize {
+    pub(crate) fn push_single(&mut self, op: Op, written: &[u64]) -> usize {
         let (number, flight) = self.use_slot(op.words() as u32);
         flight.op = op;
         flight.words[..written.len()].copy_from_slice(written);
@@ -321,14 +321,14 @@ impl Pipeline {
 
     /// Returns whether a chain is done.
     #[inline]
-    pub(super) fn is_done(&self, number: usize) -> bool {
+    pub(crate) fn is_done(&self, number: usize) -> bool {
         self.flights[number].result.is_some()
     }
 
     /// Takes back a chain that is done. A single operation becomes a chain.
     #[allow(clippy::inline_always)] // or the chain is copied once more
     #[inline(always)]
-    pub(super) fn take(&mut self, number: usize) -> (RawChain, Result<()>) {
+    pub(crate) fn take(&mut self, number: usize) -> (RawChain, Result<()>) {
         let flight = &mut self.flights[number];
         let chain = flight.chain.take().unwrap_or_else(|| flight.single_as_chain());
         (chain, self.free(number))
@@ -336,7 +336,7 @@ impl Pipeline {
 
     /// Takes back a single operation that is done. If it has succeeded, returns what `result` makes of its words: those that it has read are the first.
     #[inline]
-    pub(super) fn take_single<R>(
+    pub(crate) fn take_single<R>(
         &mut self,
         number: usize,
         result: impl FnOnce(&Op, &[u64; SINGLE_WORDS]) -> R,
@@ -356,7 +356,7 @@ impl Pipeline {
     }
 
     /// Frees a chain when it is done.
-    pub(super) fn forget(&mut self, number: usize) {
+    pub(crate) fn forget(&mut self, number: usize) {
         let flight = self.flight(number);
         flight.forgotten = true;
         if flight.result.is_some() {
@@ -372,17 +372,17 @@ impl Pipeline {
     }
 
     /// Returns whether a chain is polled for the first time in this round. A second poll shows that its thread has no other work.
-    pub(super) fn is_fresh(&mut self, number: usize, round: u64) -> bool {
+    pub(crate) fn is_fresh(&mut self, number: usize, round: u64) -> bool {
         std::mem::replace(&mut self.flight(number).looked_at, round) != round
     }
 
     /// Returns whether a chain waits to be posted.
-    pub(super) fn is_queued(&mut self, number: usize) -> bool {
+    pub(crate) fn is_queued(&mut self, number: usize) -> bool {
         self.flight(number).next.get().is_some()
     }
 
     /// Detaches a chain: later chains must not overtake it.
-    pub(super) fn detach(&mut self, number: usize) {
+    pub(crate) fn detach(&mut self, number: usize) {
         self.flight(number).detached = true;
         let Posting { pieces, detached, .. } = &mut self.posting;
         for position in pieces.first..pieces.next {
@@ -395,27 +395,27 @@ impl Pipeline {
     }
 
     /// Returns whether chains are queued.
-    pub(super) fn has_queued(&self) -> bool {
+    pub(crate) fn has_queued(&self) -> bool {
         self.posting.queue.len > 0
     }
 
     /// Returns whether at least as many chains are queued as are under way, so that half of a thread's concurrent chains share a doorbell.
-    pub(super) fn has_many_queued(&self) -> bool {
+    pub(crate) fn has_many_queued(&self) -> bool {
         self.posting.queue.len >= self.posting.under_way.max(1)
     }
 
     /// Returns the number of chains under way.
-    pub(super) fn under_way(&self) -> usize {
+    pub(crate) fn under_way(&self) -> usize {
         self.posting.under_way
     }
 
     /// Returns the number of pieces in flight.
-    pub(super) fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.posting.pieces.len()
     }
 
     /// Describes posted and queued chains and the credits in use, for reports of stalls.
-    pub(super) fn describe_use(&self) -> String {
+    pub(crate) fn describe_use(&self) -> String {
         let posting = &self.posting;
         let Credits { requests, reads, words, .. } = posting.credits;
         format!(
@@ -434,7 +434,7 @@ impl Pipeline {
     /// Completes all pieces up to this position, and copies their results to their chains. Returns how many chains are done.
     #[allow(clippy::inline_always)] // it has one caller whose cost matters
     #[inline(always)]
-    pub(super) fn complete(&mut self, position: u64, ring: &impl Ring) -> usize {
+    pub(crate) fn complete(&mut self, position: u64, ring: &impl Ring) -> usize {
         let mut chains = 0;
         while self.posting.pieces.first <= position
             && let Some(piece) = self.posting.pop_piece()
@@ -458,14 +458,14 @@ impl Pipeline {
     }
 
     /// Returns the operation and address of the piece at a position.
-    pub(super) fn describe(&self, position: u64) -> Option<(&'static str, Address)> {
+    pub(crate) fn describe(&self, position: u64) -> Option<(&'static str, Address)> {
         let piece = self.posting.pieces.get(position)?;
         let op = self.flights[piece.flight as usize].op(piece.op)?;
         Some((op.name(), op.at().add(u64::from(piece.first) * 8)))
     }
 
     /// Fails all chains after the loss of the connection, each with an error for its next operation. Returns their number.
-    pub(super) fn fail(&mut self, mut error: impl FnMut(&'static str, Address) -> Error) -> usize {
+    pub(crate) fn fail(&mut self, mut error: impl FnMut(&'static str, Address) -> Error) -> usize {
         let mut failed = 0;
         loop {
             let (number, op) = if let Some(piece) = self.posting.pop_piece() {

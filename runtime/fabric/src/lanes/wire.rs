@@ -1,0 +1,70 @@
+//! `Wire`: a connection, as a lane uses it. Implemented by each network.
+
+use std::time::Duration;
+
+use super::pipeline::{Credits, Request, Ring};
+use crate::error::Result;
+use crate::handshake::Segment;
+
+/// A connection, as a lane uses it.
+pub(crate) trait Wire {
+    type Ring: Ring;
+    fn credits(&self) -> Credits;
+    fn ring(&self) -> &Self::Ring;
+    /// Posts the requests that `next` returns, given the ring, with one doorbell: until it returns `None`, or the queue is full. Returns their
+    /// number; for 0 no doorbell was rung. Borrowed words are read before this returns.
+    fn post<'a>(
+        &mut self,
+        next: impl FnMut(&Self::Ring) -> Option<(Request<'a>, Target)>,
+    ) -> Result<usize, Refused>;
+    /// Passes completions to `each`. Returns their number.
+    fn completions(&mut self, each: impl FnMut(Completion)) -> usize;
+    /// Returns whether the other side has ended the connection.
+    fn has_ended(&mut self) -> bool;
+    /// Describes its state, for reports of stalls: `, which …`.
+    fn state(&mut self) -> &'static str;
+    /// Stops it, so that outstanding requests are flushed. Once it is dropped, no operation of it takes effect that has not by then reached the memory
+    /// node, and no buffer of it is touched.
+    fn stop(&mut self);
+}
+
+/// Makes connections for a lane.
+pub(crate) trait Connect {
+    type Wire: Wire;
+    fn connect(&self) -> Result<Self::Wire>;
+    /// Returns the memory node's segments and the number of the first.
+    fn segments(&self) -> (u16, &[Segment]);
+    fn node(&self) -> u16;
+    fn timeout(&self) -> Duration;
+}
+
+/// One completion.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completion {
+    /// The number of its work request.
+    pub(crate) number: u64,
+    pub(crate) outcome: Outcome,
+    /// The bytes of a received message.
+    pub(crate) bytes: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    /// Not executed, because of an earlier failure or because the connection is being torn down.
+    Flushed,
+    /// The memory node's device never answered.
+    NoAnswer,
+    Failed(&'static str),
+}
+
+/// The address of a word of far memory for the device of its node, and its key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub(crate) address: u64,
+    pub(crate) key: u32,
+}
+
+/// Not all requests were taken: the connection is unusable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused;
