@@ -35,7 +35,7 @@ pub(crate) use welcome::{MAX_WELCOME_BYTES, Segment, Welcome};
 
 /// The version of the protocol. Other versions are refused.
 const VERSION: u8 = 4;
-const MAGIC: [u8; 4] = [b'f', b'f', b'd', VERSION];
+pub(crate) const MAGIC: [u8; 4] = [b'f', b'f', b'd', VERSION];
 
 /// A number that is used once.
 pub(crate) type Nonce = [u8; 16];
@@ -108,11 +108,22 @@ enum ProofPurpose {
     Reply = 2,
     Join = 3,
     Key = 4,
+    Channel = 5,
 }
 
 impl Secret {
     pub fn new(bytes: &[u8]) -> Self {
         Self(bytes.into())
+    }
+
+    /// Returns the pre-shared key of channels over TCP.
+    pub(crate) fn shared_key(&self) -> Key {
+        mac(&self.0, ProofPurpose::Channel, &[]).finalize().into_bytes().into()
+    }
+
+    /// Returns whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Returns the key of lanes after a handshake with these random numbers.

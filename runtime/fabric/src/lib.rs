@@ -25,6 +25,7 @@
 //! | [`shm`] | `shm:NAME` | in the call that posts it: several processes map the memory |
 //! | [`host::Delayed`] | `local:delay=N` | at a seeded poll up to the `N`th, so that tasks of a thread interleave |
 //! | crate `farfield-sim` | `sim:` | in virtual time, a round trip later |
+//! | [`tcp`] | `tcp://` | when the memory node's answer has arrived |
 //! | `verbs` | `rdma://` | when the device reports its completion; requires the feature `verbs` |
 //!
 //! # Modules
@@ -51,11 +52,9 @@ pub mod files;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
-#[cfg_attr(not(feature = "_verbs"), allow(dead_code))] // lanes are RDMA's
 mod handshake;
 pub mod host;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
-#[cfg_attr(not(feature = "_verbs"), allow(dead_code))]
 mod lanes;
 mod park;
 mod prefetch;
@@ -71,6 +70,8 @@ mod skip;
 pub mod stall;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 mod stopper;
+#[cfg(target_os = "linux")]
+pub mod tcp;
 mod unposted;
 #[cfg(feature = "_verbs")]
 #[cfg_attr(docsrs, doc(cfg(feature = "verbs")))]

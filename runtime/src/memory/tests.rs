@@ -54,7 +54,7 @@ const BYTES: u64 = 64;
 fn workers<const N: usize>() -> [Worker; N] {
     let geometry = Geometry::new(1, 2, 64 << 10).unwrap();
     let arena = Arc::new(Arena::new(geometry).unwrap());
-    arena.format(&Fresh).unwrap();
+    arena.format(&Fresh, true).unwrap();
     let process =
         Arc::new(Process::solo(crate::epoch::primitive::Arc::new(Collector::new()), N, geometry.segments()));
     let (registry, identities) = (Arc::new(Registry::new(false)), Arc::new(Identities::new(None)));

@@ -177,6 +177,6 @@ impl Backing {
 /// Makes memory with formatted control blocks.
 fn formatted(geometry: Geometry) -> Result<Arc<Arena>> {
     let arena = Arena::new(geometry)?;
-    arena.format(&ClusterContents { sweeps: false })?;
+    arena.format(&ClusterContents { sweeps: false }, true)?;
     Ok(Arc::new(arena))
 }

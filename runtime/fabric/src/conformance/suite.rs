@@ -46,6 +46,8 @@ fn wait(endpoint: &dyn TestEndpoint, ticket: Ticket) -> (RawChain, Result<()>) {
         if let Poll::Ready(done) = endpoint.poll(ticket) {
             return done;
         }
+        // A memory node of this process may need the processor.
+        std::thread::yield_now();
     }
 }
 

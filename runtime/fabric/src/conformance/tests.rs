@@ -77,6 +77,35 @@ fn shared_memory_conforms() {
     crate::skip::skip("shm", "`shm:` is for Linux");
 }
 
+/// Encrypted and plain.
+#[cfg(target_os = "linux")]
+#[test]
+fn tcp_conforms() {
+    use crate::contents::tests::Empty;
+    use crate::tcp::tests::Nodes;
+    use crate::tcp::{Client, TcpEndpoint};
+
+    for is_sealed in [true, false] {
+        check(|| {
+            let nodes = Nodes::serve(2, 2, SEGMENT_BYTES, b"");
+            let client = Arc::new(Client::connect(&nodes.config(is_sealed), Empty::VERSION).unwrap());
+            let next = Cell::new(0);
+            Fabric::new(move || {
+                let _ = &nodes;
+                let thread = next.replace(next.get() + 1);
+                client.prepare(thread + 1).unwrap();
+                TcpEndpoint::new(&client, Some(thread), None)
+            })
+        });
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+#[test]
+fn tcp_conforms() {
+    crate::skip::skip("tcp", "`tcp:` is for Linux");
+}
+
 #[cfg(feature = "_verbs")]
 #[test]
 fn rdma_conforms() {

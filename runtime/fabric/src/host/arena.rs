@@ -270,13 +270,13 @@ impl Arena {
         first.store(word, Ordering::Release);
     }
 
-    /// Writes the initial words of fresh segments.
+    /// Writes the initial words of fresh segments, of which the first is segment 0 of its cluster if it `is_first`.
     ///
     /// # Errors
     /// [`Error::InvalidPointer`] if one of them is outside its segment.
-    pub fn format(&self, contents: &dyn Contents) -> Result<()> {
+    pub fn format(&self, contents: &dyn Contents, is_first: bool) -> Result<()> {
         for segment in 0..self.geometry.segments() {
-            for (offset, word) in contents.initial_words(segment == 0) {
+            for (offset, word) in contents.initial_words(is_first && segment == 0) {
                 if offset == 0 {
                     self.set_first_word(segment as u16, word);
                 } else {

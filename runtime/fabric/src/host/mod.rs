@@ -202,12 +202,23 @@ impl Host {
     /// Writes words in address order: each is visible after those before it.
     #[inline]
     pub fn write(&self, at: Address, words: &[u64]) -> Result<()> {
+        self.write_each(at, words.iter().copied())
+    }
+
+    /// The same for words of an iterator.
+    #[inline]
+    pub fn write_each(&self, at: Address, words: impl ExactSizeIterator<Item = u64>) -> Result<()> {
         let target = self.arena.words(at, words.len())?;
         let order = if words.len() == 1 { Ordering::SeqCst } else { Ordering::Release };
         for (to, from) in target.iter().zip(words) {
-            to.store(*from, order);
+            to.store(from, order);
         }
         Ok(())
+    }
+
+    /// Returns the memory.
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
     }
 
     /// Compares and exchanges a word. Returns the previous value.

@@ -11,7 +11,7 @@ use super::node::{Connector, Introduced, Network, Node, cannot_connect};
 use super::sets::{self, Lanes, OwnSet, Pool, SharedSet};
 use crate::chain::RawChain;
 use crate::error::{Error, Result};
-use crate::handshake::{Join, NodePosition};
+use crate::handshake::{Join, NodePosition, Secret};
 use crate::stall::lock;
 use farfield_words::Address;
 use farfield_words::geometry::Geometry;
@@ -51,13 +51,12 @@ impl<N: Network> Client<N> {
     ///
     /// # Errors
     /// [`Error::CannotConnect`] naming the first that can not be connected to.
-    pub(crate) fn connect_by(network: N, config: &NodesConfig, layout: u64) -> Result<Self> {
+    pub(crate) fn connect_by(network: N, config: &NodesConfig, secret: &Secret, layout: u64) -> Result<Self> {
         let network = Arc::new(network);
-        let secret = config.secret()?;
         let mut introduced = Vec::new();
         for (number, name) in (0_u16..).zip(&config.nodes) {
             let address = resolve_name(name)?;
-            let node = Introduced::to(&*network, address, number, &secret, config.timeout)
+            let node = Introduced::to(&*network, address, number, secret, config.timeout)
                 .map_err(|reason| cannot_connect(name, reason))?;
             introduced.push((number, name, node));
         }
@@ -70,7 +69,7 @@ impl<N: Network> Client<N> {
             let failed = |reason: String| cannot_connect(name, reason);
             let position = NodePosition { cluster, node: number, nodes };
             let join = Join { position, process };
-            let welcome = node.join(join, &secret, layout, config.timeout).map_err(failed)?;
+            let welcome = node.join(join, secret, layout, config.timeout).map_err(failed)?;
             let own = welcome.geometry;
             let cluster = position.cluster_of(own).map_err(failed)?;
             let first = *geometry.get_or_insert(cluster);
@@ -93,7 +92,7 @@ impl<N: Network> Client<N> {
                 (position, process),
                 name,
                 cluster,
-                (config, &secret),
+                (config, secret),
                 node,
                 welcome,
             );

@@ -11,16 +11,19 @@ use super::lane::Lane;
 use super::node::{Connector, Network};
 use super::pipeline::SINGLE_WORDS;
 use super::sets::Lanes;
+use super::wire::Wire;
 use crate::chain::{Op, RawChain};
 use crate::error::Result;
 use crate::stall::{self, Waits};
 use crate::{Endpoint, Posted, Ticket};
 use farfield_words::geometry::Geometry;
 
-/// The polls for completions of an idle thread before it polls its tasks again.
-const LOOKS_PER_ROUND: u32 = 32;
 /// The rounds without a completion before it yields to other threads.
 const ROUNDS_PER_YIELD: u32 = 4;
+/// The rounds without a completion before it sleeps until one arrives, where the network can wake it, and the longest such sleep: other threads
+/// can not wake it.
+const ROUNDS_PER_NAP: u32 = 64;
+const NAP: Duration = Duration::from_millis(1);
 /// The rounds after which a thread without chains in flight sleeps, and the duration of its sleep.
 const ROUNDS_PER_SLEEP: u32 = 256;
 const SLEEP: Duration = Duration::from_micros(20);
@@ -61,7 +64,7 @@ impl<N: Network> LaneEndpoint<N> {
             geometry: client.geometry(),
             doorbells_before: doorbells(&lanes),
             nodes: lanes.len(),
-            looks: LOOKS_PER_ROUND / lanes.len().clamp(1, 8) as u32,
+            looks: (N::Wire::LOOKS / lanes.len().clamp(1, 8) as u32).max(1),
             lanes,
             underway: Cell::new(0),
             idle: Cell::new(0),
@@ -218,7 +221,7 @@ impl<N: Network> Endpoint for LaneEndpoint<N> {
         if idle >= ROUNDS_PER_SLEEP && !self.is_underway() {
             // The thread waits for other threads, or for a time: no completion of its own will arrive.
             std::thread::sleep(SLEEP);
-        } else if idle >= ROUNDS_PER_YIELD {
+        } else if idle >= ROUNDS_PER_YIELD && !(idle >= ROUNDS_PER_NAP && self.lanes.nap(NAP)) {
             std::thread::yield_now();
         }
     }

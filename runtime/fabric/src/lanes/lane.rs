@@ -14,6 +14,7 @@
 //! the completions of executed requests are taken, and the queue pair is destroyed. From then on the device touches no buffer. Every incomplete chain
 //! fails. The next chain reconnects, but not sooner than a timeout after the last attempt: until then chains fail immediately.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -211,6 +212,16 @@ impl<C: Connect> Lane<C> {
                 self.poll_completions();
             }
         }
+    }
+
+    /// Returns whether requests are in flight.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.pipeline.in_flight() > 0
+    }
+
+    /// Returns the descriptor that becomes readable when a completion arrives, if there is one.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        if let Link::Connected(wire) = &self.link { wire.descriptor() } else { None }
     }
 
     pub(crate) fn doorbells(&self) -> u64 {

@@ -7,11 +7,17 @@
 use std::cell::{RefCell, RefMut};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::config::Sharing;
 use super::lane::Lane;
 use super::wire::Connect;
 use crate::stall::lock;
+
+/// The most memory nodes for whose completions a thread can sleep.
+const MAX_NAP_LANES: usize = 16;
 
 /// One lane to each memory node.
 pub(crate) type OwnSet<C> = Vec<Lane<C>>;
@@ -38,6 +44,26 @@ impl<C: Connect> Lanes<C> {
             Self::Own(set) => Using::Own(RefMut::map(set.borrow_mut(), |set| &mut set[node])),
             Self::Shared(set) => Using::Shared(locked(&set[node])),
         }
+    }
+
+    /// Sleeps until a completion may have arrived on a lane of the thread's own, at most for `most`. Returns whether it has slept: not if the network
+    /// can not wake the thread, or other threads use the lanes.
+    #[cold]
+    pub(crate) fn nap(&self, most: Duration) -> bool {
+        let Self::Own(set) = self else { return false };
+        let set = set.borrow();
+        let mut under_way = set.iter().filter(|lane| lane.is_under_way());
+        let Some(first) = under_way.next().and_then(Lane::descriptor) else { return false };
+        let mut waits: [PollFd<'_>; MAX_NAP_LANES] =
+            std::array::from_fn(|_| PollFd::from_borrowed_fd(first, PollFlags::IN));
+        let mut count = 1;
+        for lane in under_way {
+            let (Some(descriptor), Some(wait)) = (lane.descriptor(), waits.get_mut(count)) else { return false };
+            *wait = PollFd::from_borrowed_fd(descriptor, PollFlags::IN);
+            count += 1;
+        }
+        let timeout = Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() };
+        poll(&mut waits[..count], Some(&timeout)).is_ok()
     }
 
     /// Returns the number of lanes.

@@ -1,5 +1,6 @@
 //! `Wire`: a connection, as a lane uses it. Implemented by each network.
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use super::pipeline::{Credits, Request, Ring};
@@ -9,6 +10,8 @@ use crate::handshake::Segment;
 /// A connection, as a lane uses it.
 pub(crate) trait Wire {
     type Ring: Ring;
+    /// The polls for completions of an idle thread before it polls its tasks again.
+    const LOOKS: u32;
     fn credits(&self) -> Credits;
     fn ring(&self) -> &Self::Ring;
     /// Posts the requests that `next` returns, given the ring, with one doorbell: until it returns `None`, or the queue is full. Returns their
@@ -26,6 +29,10 @@ pub(crate) trait Wire {
     /// Stops it, so that outstanding requests are flushed. Once it is dropped, no operation of it takes effect that has not by then reached the memory
     /// node, and no buffer of it is touched.
     fn stop(&mut self);
+    /// Returns the descriptor that becomes readable when a completion arrives, if a thread may sleep until then.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// Makes connections for a lane.
@@ -45,6 +52,7 @@ pub(crate) struct Completion {
     pub(crate) number: u64,
     pub(crate) outcome: Outcome,
     /// The bytes of a received message.
+    #[cfg_attr(not(feature = "_verbs"), allow(dead_code))]
     pub(crate) bytes: u32,
 }
 
@@ -62,6 +70,7 @@ pub(crate) enum Outcome {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(crate) address: u64,
+    #[cfg_attr(not(feature = "_verbs"), allow(dead_code))]
     pub(crate) key: u32,
 }
 

@@ -83,7 +83,7 @@ impl Server {
         let prepare = || {
             let memory = directory.make_memory(geometry.mapped_bytes(), ranges)?;
             let arena = Arena::shared(&memory, in_use.try_clone().map_err(system)?, geometry)?;
-            arena.format(&*contents)?;
+            arena.format(&*contents, true)?;
             let listener = UnixListener::bind(directory.socket()).map_err(system)?;
             listener.set_nonblocking(true).map_err(system)?;
             Ok((memory, arena, listener, UnixStream::pair().map_err(system)?))

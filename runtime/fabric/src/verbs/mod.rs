@@ -60,6 +60,7 @@ impl Client {
     /// [`Error::System`](crate::Error::System) if there is no device, or it may not be used; [`Error::CannotConnect`](crate::Error::CannotConnect)
     /// naming the first memory node that can not be connected to.
     pub fn connect(config: &VerbsConfig, layout: u64) -> Result<Self> {
-        Self::connect_by(Rdma::new(config.nodes.timeout, config.ack_timeout)?, &config.nodes, layout)
+        let network = Rdma::new(config.nodes.timeout, config.ack_timeout)?;
+        Self::connect_by(network, &config.nodes, &config.nodes.secret()?, layout)
     }
 }

@@ -166,6 +166,7 @@ pub(crate) struct Connection {
 
 impl Wire for Connection {
     type Ring = Region;
+    const LOOKS: u32 = 32;
 
     fn credits(&self) -> Credits {
         self.credits

@@ -66,6 +66,7 @@ impl Ring for VectorRing {
 
 impl Wire for ToVector {
     type Ring = VectorRing;
+    const LOOKS: u32 = 32;
 
     fn credits(&self) -> Credits {
         Credits { requests: 32, reads: 8, words: 64, inline_words: 2 }

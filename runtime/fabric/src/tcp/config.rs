@@ -1,0 +1,43 @@
+//! The options of a `tcp:` URL.
+
+use std::time::Duration;
+
+pub use crate::lanes::config::{NodesConfig, Sharing};
+
+/// The memory nodes of a cluster, and the use of connections to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpConfig {
+    /// The memory nodes, and the options that all networks have.
+    pub nodes: NodesConfig,
+    /// True if all bytes are encrypted and authenticated, not only the proofs of the secret.
+    pub encrypt: bool,
+}
+
+impl TcpConfig {
+    /// The options that only this fabric has.
+    pub const OPTIONS: &'static str = "`timeout`, `lanes`, `lane-policy`, `secret-file`, `encrypt`";
+
+    /// Parses the memory nodes, the part of a URL behind `tcp://`.
+    pub fn new(nodes: &str) -> Result<Self, String> {
+        Ok(Self { nodes: NodesConfig::new(nodes)?, encrypt: true })
+    }
+
+    /// Sets an option. Returns whether it exists.
+    pub fn set(
+        &mut self,
+        name: &str,
+        value: &str,
+        number: impl Fn(u64, u64) -> Result<u64, String>,
+        duration: impl FnOnce() -> Result<Duration, String>,
+    ) -> Result<bool, String> {
+        if name == "encrypt" {
+            self.encrypt = match value {
+                "yes" => true,
+                "no" => false,
+                _ => return Err(format!("encrypt={value} is neither `yes` nor `no`")),
+            };
+            return Ok(true);
+        }
+        self.nodes.set(name, value, number, duration)
+    }
+}

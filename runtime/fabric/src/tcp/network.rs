@@ -1,0 +1,323 @@
+//! Connections over TCP to a memory node.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+use super::channel::{MAX_CONTENT_BYTES, Preamble, answer};
+use super::frame::{self, words_of};
+use super::line::{Arrival, CLOSED, Line};
+use crate::handshake::{HELLO_BYTES, Secret};
+use crate::lanes::node::Network;
+use crate::lanes::pipeline::{Credits, Request, Ring, Verb};
+use crate::lanes::wire::{Completion, Outcome, Refused, Target, Wire};
+use crate::question::Transport;
+use farfield_words::WORD_BYTES;
+
+/// The requests of a lane in flight: enough for hundreds of tasks.
+const REQUESTS: usize = 1024;
+/// The words of a lane's ring. A quarter of it is the longest request.
+const RING_WORDS: usize = 16 << 10;
+/// The most words of an answer, whose first byte is not one of them.
+const MAX_ANSWER_WORDS: usize = MAX_CONTENT_BYTES / WORD_BYTES - 1;
+
+/// TCP, encrypted or not.
+pub struct Tcp {
+    secret: Secret,
+    preamble: Preamble,
+}
+
+impl Tcp {
+    pub(super) fn new(secret: Secret, is_sealed: bool) -> Self {
+        Self { secret, preamble: Preamble { is_sealed } }
+    }
+
+    /// Opens a line, and sends the request.
+    fn open(
+        &self,
+        address: SocketAddr,
+        hello: &[u8; HELLO_BYTES],
+        deadline: Instant,
+    ) -> Result<(Line, Vec<u8>), String> {
+        let mut line = Line::open(address, &self.secret, self.preamble, deadline)?;
+        line.send(hello, deadline)?;
+        let reply = line.receive(deadline)?;
+        Ok((line, reply))
+    }
+}
+
+impl Network for Tcp {
+    type Control = Line;
+    type Wire = Connection;
+
+    fn open_control(
+        &self,
+        address: SocketAddr,
+        hello: &[u8; HELLO_BYTES],
+        deadline: Instant,
+    ) -> Result<(Line, Vec<u8>), String> {
+        self.open(address, hello, deadline)
+    }
+
+    fn open_lane(
+        &self,
+        address: SocketAddr,
+        hello: &[u8; HELLO_BYTES],
+        deadline: Instant,
+    ) -> Result<Connection, String> {
+        let (line, _) = self.open(address, hello, deadline)?;
+        line.does_not_wait()?;
+        Ok(Connection::new(line))
+    }
+}
+
+/// The connection of a lane.
+pub(crate) struct Connection {
+    line: Line,
+    ring: Memory,
+    /// The frame that is made, and what it has so far.
+    frame: Vec<u8>,
+    made: Frame,
+    /// The frames without an answer, and the places in the ring of their answers' words.
+    frames: VecDeque<Frame>,
+    places: VecDeque<Place>,
+    has_ended: bool,
+    is_stopped: bool,
+}
+
+/// A frame without an answer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Frame {
+    /// The positions of its first and its last request.
+    first: u64,
+    last: u64,
+    /// The number of its requests with words in the answer, and of these words.
+    places: usize,
+    words: usize,
+}
+
+/// Words of the ring for a part of an answer.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: u32,
+    words: u32,
+}
+
+/// The ring: ordinary memory of the lane's thread.
+pub(crate) struct Memory(Box<[Cell<u64>]>);
+
+impl Ring for Memory {
+    #[inline]
+    fn read(&self, at: usize, into: &mut [u64]) {
+        for (to, from) in into.iter_mut().zip(&self.0[at..]) {
+            *to = from.get();
+        }
+    }
+
+    #[inline]
+    fn write(&self, at: usize, from: &[u64]) {
+        for (to, from) in self.0[at..].iter().zip(from) {
+            to.set(*from);
+        }
+    }
+}
+
+impl Connection {
+    fn new(line: Line) -> Self {
+        Self {
+            line,
+            ring: Memory(vec![Cell::new(0); RING_WORDS].into()),
+            frame: Vec::new(),
+            made: Frame::default(),
+            frames: VecDeque::new(),
+            places: VecDeque::new(),
+            has_ended: false,
+            is_stopped: false,
+        }
+    }
+
+    /// Adds a request to the frame, or to the next if it has no room.
+    fn add(&mut self, request: &Request<'_>, at: u64) {
+        let (sent, read) = match &request.verb {
+            Verb::Read { words, .. } => (0, *words),
+            Verb::WriteInline(words) => (words.len(), 0),
+            Verb::Write { words, .. } => (*words, 0),
+            Verb::CompareExchange { .. } => (2, 1),
+            Verb::FetchAdd { .. } => (1, 1),
+        };
+        let bytes = (2 + sent) * WORD_BYTES;
+        if self.frame.len() + bytes > MAX_CONTENT_BYTES || self.made.words + read > MAX_ANSWER_WORDS {
+            self.end_frame();
+        }
+        if self.frame.is_empty() {
+            self.made.first = request.position;
+        }
+        self.made.last = request.position;
+        let (frame, ring) = (&mut self.frame, &self.ring);
+        let place = match &request.verb {
+            Verb::Read { ring, words } => {
+                frame::put_read(frame, at, *words);
+                Some(*ring)
+            }
+            Verb::WriteInline(words) => {
+                frame::put_write(frame, at, words);
+                None
+            }
+            Verb::Write { ring: from, words } => {
+                frame::put_write_of(frame, at, ring.0[*from..*from + *words].iter().map(Cell::get));
+                None
+            }
+            Verb::CompareExchange { ring, expected, new } => {
+                frame::put_compare_exchange(frame, at, *expected, *new);
+                Some(*ring)
+            }
+            Verb::FetchAdd { ring, addend } => {
+                frame::put_fetch_add(frame, at, *addend);
+                Some(*ring)
+            }
+        };
+        if let Some(place) = place {
+            self.places.push_back(Place { at: place as u32, words: read as u32 });
+            self.made.places += 1;
+            self.made.words += read;
+        }
+    }
+
+    /// Seals the frame, if it has a request.
+    fn end_frame(&mut self) {
+        if self.frame.is_empty() {
+            return;
+        }
+        self.line.seal(&self.frame);
+        self.frame.clear();
+        self.frames.push_back(std::mem::take(&mut self.made));
+    }
+
+    /// Sends what is sealed.
+    fn flush(&mut self) {
+        if self.line.has_output() && self.line.flush().is_err() {
+            self.has_ended = true;
+        }
+    }
+
+    /// Reads what has arrived. Returns whether there may be more.
+    fn fill(&mut self) -> bool {
+        match self.line.fill() {
+            Ok(Arrival::Drained) => false,
+            Ok(Arrival::More) => true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Ok(Arrival::Ended) | Err(_) => {
+                self.has_ended = true;
+                false
+            }
+        }
+    }
+
+    /// Takes the next answer. Returns the position of the last request that it answers.
+    fn take_answer(&mut self) -> Result<Option<u64>, &'static str> {
+        let Some(contents) = self.line.record()? else { return Ok(None) };
+        let words = answer(contents).map_err(|reason| {
+            tracing::warn!(%reason, "a memory node has refused a frame");
+            "the memory node has refused it"
+        })?;
+        let frame = self.frames.pop_front().ok_or("an answer to no request")?;
+        let words = words_of(words, frame.words).ok_or("an answer of another length")?;
+        let mut words = words.iter();
+        for Place { at, words: count } in self.places.drain(..frame.places) {
+            for (to, from) in self.ring.0[at as usize..].iter().zip(words.by_ref().take(count as usize)) {
+                to.set(from);
+            }
+        }
+        Ok(Some(frame.last))
+    }
+
+    /// Returns the failure of the oldest request without an answer.
+    fn failure(&self, outcome: Outcome) -> Completion {
+        let number = self.frames.front().map_or(u64::MAX, |frame| frame.first);
+        Completion { number, outcome, bytes: 0 }
+    }
+}
+
+impl Wire for Connection {
+    type Ring = Memory;
+    /// A poll is a system call.
+    const LOOKS: u32 = 1;
+
+    fn credits(&self) -> Credits {
+        Credits { requests: REQUESTS, reads: REQUESTS, words: RING_WORDS, inline_words: RING_WORDS / 4 }
+    }
+
+    fn ring(&self) -> &Memory {
+        &self.ring
+    }
+
+    fn post<'a>(
+        &mut self,
+        mut next: impl FnMut(&Memory) -> Option<(Request<'a>, Target)>,
+    ) -> Result<usize, Refused> {
+        let mut count = 0;
+        while let Some((request, target)) = next(&self.ring) {
+            self.add(&request, target.address);
+            count += 1;
+        }
+        self.end_frame();
+        self.flush();
+        if self.has_ended { Err(Refused) } else { Ok(count) }
+    }
+
+    fn completions(&mut self, mut each: impl FnMut(Completion)) -> usize {
+        self.flush();
+        let mut found = 0;
+        loop {
+            let may_have_more = !self.has_ended && self.fill();
+            loop {
+                match self.take_answer() {
+                    Ok(Some(number)) => each(Completion { number, outcome: Outcome::Done, bytes: 0 }),
+                    Ok(None) => break,
+                    Err(reason) => {
+                        tracing::warn!(reason, "a connection is closed");
+                        self.line.close();
+                        self.has_ended = true;
+                        each(self.failure(Outcome::Failed(reason)));
+                        return found + 1;
+                    }
+                }
+                found += 1;
+            }
+            if self.has_ended {
+                each(self.failure(if self.is_stopped { Outcome::Flushed } else { Outcome::NoAnswer }));
+                return found + 1;
+            }
+            if !may_have_more {
+                return found;
+            }
+        }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.has_ended
+    }
+
+    fn state(&mut self) -> &'static str {
+        if self.has_ended {
+            CLOSED
+        } else if self.line.has_output() {
+            "whose socket takes no more bytes"
+        } else {
+            "which is connected"
+        }
+    }
+
+    fn stop(&mut self) {
+        self.line.close();
+        self.is_stopped = true;
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        // With bytes to send, the socket's readiness to take them counts, too.
+        (!self.has_ended && !self.line.has_output()).then(|| self.line.as_fd())
+    }
+}
