@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 #[cfg(feature = "_verbs")]
 use farfield::rdma;
-use farfield::{Error, Result, shm};
+use farfield::{Error, Result, shm, tcp};
 
 use crate::metrics;
 
@@ -19,9 +19,10 @@ pub(crate) struct Options {
     /// Cluster to host, in memory that processes of this machine share
     #[arg(long, value_name = "shm:NAME", group = "where")]
     cluster: Option<String>,
-    /// Address to listen at for RDMA connections: one of the device to use, and a port (0: any)
-    #[arg(long, value_name = "ADDR:PORT", group = "where")]
-    listen: Option<SocketAddr>,
+    /// Network and address to listen at: tcp://ADDR:PORT or rdma://ADDR:PORT (port 0: any); the address selects the RDMA
+    /// device. tcp://ADDR:PORT?encrypt=no serves clients with encrypt=no, too
+    #[arg(long, value_name = "URL", group = "where")]
+    listen: Option<String>,
     /// Number of memory nodes that the segments are divided among; only with --cluster
     #[arg(long, default_value_t = 1, value_name = "N")]
     nodes: u16,
@@ -41,16 +42,33 @@ pub(crate) struct Options {
     /// without a guard
     #[arg(long)]
     sweep: bool,
-    /// Longest time between two heartbeats of a process, in milliseconds; over RDMA a process is evicted after that
+    /// Longest time between two heartbeats of a process, in milliseconds; over a network a process is evicted after that
     #[arg(long, default_value_t = 2000, value_name = "MS")]
     lease: u64,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    match (&options.cluster, options.listen) {
+    match (&options.cluster, &options.listen) {
         (Some(url), _) => share(options, url),
-        (None, Some(address)) => listen(options, address),
-        (None, None) => Err(Error::other("give --cluster shm:NAME or --listen ADDR:PORT")),
+        (None, Some(url)) => listen(options, url),
+        (None, None) => Err(Error::other("give --cluster shm:NAME or --listen URL")),
+    }
+}
+
+/// Listens at an address of a network.
+fn listen(options: &Options, url: &str) -> Result<()> {
+    let invalid = |reason: &str| Error::other(format!("--listen {url}: {reason}"));
+    let (network, address) =
+        url.split_once("://").ok_or_else(|| invalid("write tcp://ADDR:PORT or rdma://ADDR:PORT"))?;
+    let (address, option) = address.split_once('?').unwrap_or((address, ""));
+    let address = address.parse().map_err(|_| invalid("it is not an address and a port, as 10.0.0.7:7000"))?;
+    match (network, option) {
+        ("tcp", "" | "encrypt=yes") => serve_tcp(options, address, false),
+        ("tcp", "encrypt=no") => serve_tcp(options, address, true),
+        ("tcp", _) => Err(invalid("its only option is `encrypt`, `yes` or `no`")),
+        ("rdma", "") => serve_rdma(options, address),
+        ("rdma", _) => Err(invalid("it has no options")),
+        _ => Err(invalid("a memory node listens on `tcp` or `rdma`")),
     }
 }
 
@@ -88,9 +106,36 @@ fn share(options: &Options, url: &str) -> Result<()> {
     Ok(())
 }
 
+/// Listens for TCP connections.
+fn serve_tcp(options: &Options, address: SocketAddr, serves_plain: bool) -> Result<()> {
+    let mut node = tcp::MemoryNodeOptions::new(address, usize::from(options.segments), options.segment_size);
+    node.secret_file.clone_from(&options.secret_file);
+    node.lease = Duration::from_millis(options.lease);
+    node.sweep = options.sweep;
+    node.serves_plain = serves_plain;
+    let node = tcp::MemoryNode::listen(&node)?;
+    let stopper = node.stopper()?;
+    ctrlc::set_handler(move || stopper.stop()).map_err(Error::other)?;
+    let metrics = options.metrics.map(|at| metrics::serve(at, node.observer())).transpose()?;
+    print_line(&format!(
+        "memory node on tcp://{}: {} segments of {} bytes{}{}",
+        SocketAddr::new(address.ip(), node.port()),
+        options.segments,
+        options.segment_size,
+        if serves_plain { ", also without encryption" } else { "" },
+        if options.secret_file.is_some() { "" } else { ", for all clients of this machine: no --secret-file" }
+    ));
+    if let Some(address) = metrics {
+        print_line(&format!("metrics on http://{address}/metrics"));
+    }
+    node.serve()?;
+    print_line("stopped");
+    Ok(())
+}
+
 /// Listens for RDMA connections.
 #[cfg(feature = "_verbs")]
-fn listen(options: &Options, address: SocketAddr) -> Result<()> {
+fn serve_rdma(options: &Options, address: SocketAddr) -> Result<()> {
     let mut node = rdma::MemoryNodeOptions::new(address, usize::from(options.segments), options.segment_size);
     node.secret_file.clone_from(&options.secret_file);
     node.lease = Duration::from_millis(options.lease);
@@ -116,6 +161,6 @@ fn listen(options: &Options, address: SocketAddr) -> Result<()> {
 }
 
 #[cfg(not(feature = "_verbs"))]
-fn listen(_: &Options, _: SocketAddr) -> Result<()> {
-    Err(Error::other("this build has no RDMA: --listen needs `--features verbs`"))
+fn serve_rdma(_: &Options, _: SocketAddr) -> Result<()> {
+    Err(Error::other("this build has no RDMA: --listen rdma:// needs `--features verbs`"))
 }

@@ -59,7 +59,7 @@ fn mistakes_are_one_line_and_exit_code_2() {
 #[cfg(not(feature = "verbs"))]
 #[test]
 fn an_error_without_rdma_names_the_missing_feature() {
-    for arguments in [&["memnode", "--listen", "10.0.0.1:7000"][..], &["devices"]] {
+    for arguments in [&["memnode", "--listen", "rdma://10.0.0.1:7000"][..], &["devices"]] {
         let output = farfield(arguments);
         assert_eq!(output.status.code(), Some(2));
         let message = text(&output.stderr);

@@ -123,6 +123,8 @@ mod session;
 pub mod shm;
 pub mod sim;
 mod sweep;
+#[cfg(target_os = "linux")]
+pub mod tcp;
 
 pub use admin::{Dumped, DumpedTarget, DumpedValue, MemberStatus, RootStatus, Status};
 pub use cell::{

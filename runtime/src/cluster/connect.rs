@@ -92,8 +92,8 @@ impl Cluster {
     /// | option | meaning | default | bounds |
     /// |---|---|---|---|
     /// | `timeout` | time after which an unanswered operation, or an attempt to connect, fails | `2s` | from 1 ms |
-    /// | `qp-policy` | assignment of threads to queue pairs of a memory node: `one-to-one`, each has its own; `mod`, by its index; `rr`, in turn; `rand`, at random | `one-to-one` | |
-    /// | `qp-lanes` | number of shared queue pairs to each memory node; implies the policy `mod` | 4 if shared | from 1 |
+    /// | `lane-policy` | assignment of threads to queue pairs of a memory node: `one-to-one`, each has its own; `mod`, by its index; `rr`, in turn; `rand`, at random | `one-to-one` | |
+    /// | `lanes` | number of shared queue pairs to each memory node; implies the policy `mod` | 4 if shared | from 1 |
     /// | `secret-file` | file with the cluster's secret, readable by its owner only | the variable `FARFIELD_SECRET_FILE`, else no secret | |
     /// | `ack-timeout` | exponent of the device's retransmission timeout: 4.096 us times two to this power | hardware: eight retransmissions within the timeout; software: 24 | 1 to 31 |
     ///

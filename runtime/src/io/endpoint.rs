@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use farfield_fabric::chain::{Op, RawChain};
 use farfield_fabric::host::{Delayed, Host};
+#[cfg(target_os = "linux")]
+use farfield_fabric::tcp::TcpEndpoint;
 #[cfg(feature = "_verbs")]
 use farfield_fabric::verbs::Verbs;
 use farfield_fabric::{Endpoint as _, Posted, Ticket};
@@ -15,6 +17,8 @@ pub(crate) enum Endpoint {
     Host(Host),
     Delayed(Delayed),
     Sim(Sim),
+    #[cfg(target_os = "linux")]
+    Tcp(TcpEndpoint),
     #[cfg(feature = "_verbs")]
     Verbs(Verbs),
 }
@@ -26,6 +30,8 @@ macro_rules! of_fabric {
             Self::Host($endpoint) => $call,
             Self::Delayed($endpoint) => $call,
             Self::Sim($endpoint) => $call,
+            #[cfg(target_os = "linux")]
+            Self::Tcp($endpoint) => $call,
             #[cfg(feature = "_verbs")]
             Self::Verbs($endpoint) => $call,
         }
@@ -55,6 +61,8 @@ impl Endpoint {
     #[inline]
     pub(crate) fn keeps_singles(&self, words: usize) -> bool {
         match self {
+            #[cfg(target_os = "linux")]
+            Self::Tcp(_) => words <= TcpEndpoint::SINGLE_WORDS,
             #[cfg(feature = "_verbs")]
             Self::Verbs(_) => words <= Verbs::SINGLE_WORDS,
             _ => {
@@ -69,6 +77,8 @@ impl Endpoint {
     #[inline(always)]
     pub(crate) fn post_single(&self, op: Op, written: &[u64], task: u32) -> farfield_fabric::Result<Ticket> {
         match self {
+            #[cfg(target_os = "linux")]
+            Self::Tcp(tcp) => tcp.post_single(op, written, task),
             #[cfg(feature = "_verbs")]
             Self::Verbs(verbs) => verbs.post_single(op, written, task),
             _ => unreachable!(
@@ -88,6 +98,8 @@ impl Endpoint {
         result: impl FnOnce(&Op, &[u64]) -> R,
     ) -> Poll<farfield_fabric::Result<R>> {
         match self {
+            #[cfg(target_os = "linux")]
+            Self::Tcp(tcp) => tcp.poll_single(ticket, |op, words| result(op, words)),
             #[cfg(feature = "_verbs")]
             Self::Verbs(verbs) => verbs.poll_single(ticket, |op, words| result(op, words)),
             _ => {

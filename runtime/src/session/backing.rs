@@ -15,6 +15,8 @@ use farfield_fabric::host::{Arena, Host};
 #[cfg(target_os = "linux")]
 use farfield_fabric::shm;
 use farfield_fabric::stall::Waits;
+#[cfg(target_os = "linux")]
+use farfield_fabric::tcp::{self, TcpEndpoint};
 #[cfg(feature = "_verbs")]
 use farfield_fabric::verbs::{Client, Verbs};
 use farfield_sim::{self as sim, Sim, World};
@@ -29,6 +31,9 @@ pub(crate) enum Backing {
     Shared(Arc<shm::Client>),
     /// In this process, behind a simulated network.
     Simulated(sim::SharedWorld),
+    /// On memory nodes, accessed by TCP.
+    #[cfg(target_os = "linux")]
+    Tcp(Arc<tcp::Client>),
     /// On memory nodes, accessed by RDMA.
     #[cfg(feature = "_verbs")]
     Verbs(Arc<Client>),
@@ -52,6 +57,12 @@ impl Backing {
                     World::new(options.clone(), *geometry, formatted(*geometry)?, *seed, Some(meaning));
                 Self::Simulated(sim::SharedWorld::new(world))
             }
+            #[cfg(target_os = "linux")]
+            Fabric::Tcp(options) => {
+                let client = tcp::Client::connect(options, control::LAYOUT_VERSION)?;
+                *geometry = client.geometry();
+                Self::Tcp(Arc::new(client))
+            }
             #[cfg(feature = "_verbs")]
             Fabric::Verbs(options) => {
                 let client = Client::connect(options, control::LAYOUT_VERSION)?;
@@ -67,6 +78,8 @@ impl Backing {
             Self::Here(_) | Self::Simulated(_) => None,
             #[cfg(target_os = "linux")]
             Self::Shared(client) => Some(client.number()),
+            #[cfg(target_os = "linux")]
+            Self::Tcp(client) => Some(client.number()),
             #[cfg(feature = "_verbs")]
             Self::Verbs(client) => Some(client.number()),
         }
@@ -77,6 +90,8 @@ impl Backing {
         match self {
             #[cfg(target_os = "linux")]
             Self::Shared(client) => Some(client.lease()),
+            #[cfg(target_os = "linux")]
+            Self::Tcp(client) => Some(client.lease()),
             #[cfg(feature = "_verbs")]
             Self::Verbs(client) => Some(client.lease()),
             Self::Here(_) | Self::Simulated(_) => None,
@@ -88,6 +103,8 @@ impl Backing {
         match self {
             #[cfg(target_os = "linux")]
             Self::Shared(client) => client.is_gone(identity),
+            #[cfg(target_os = "linux")]
+            Self::Tcp(client) => client.is_gone(identity),
             #[cfg(feature = "_verbs")]
             Self::Verbs(client) => client.is_gone(identity),
             Self::Here(_) | Self::Simulated(_) => None,
@@ -117,9 +134,11 @@ impl Backing {
     }
 
     /// Prepares for a run of so many threads.
-    #[cfg_attr(not(feature = "_verbs"), allow(unused_variables, clippy::unnecessary_wraps))]
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables, clippy::unnecessary_wraps))]
     pub(crate) fn prepare(&self, threads: usize) -> Result<()> {
         match self {
+            #[cfg(target_os = "linux")]
+            Self::Tcp(client) => Ok(client.prepare(threads)?),
             #[cfg(feature = "_verbs")]
             Self::Verbs(client) => Ok(client.prepare(threads)?),
             _ => Ok(()),
@@ -129,6 +148,8 @@ impl Backing {
     /// Returns whether a process whose lease has expired can be disconnected while it is alive.
     pub(crate) fn disconnects_silent(&self) -> bool {
         match self {
+            #[cfg(target_os = "linux")]
+            Self::Tcp(_) => true,
             #[cfg(feature = "_verbs")]
             Self::Verbs(_) => true,
             _ => false,
@@ -136,9 +157,11 @@ impl Backing {
     }
 
     /// Prepares for the background work of the process.
-    #[cfg_attr(not(feature = "_verbs"), allow(clippy::unnecessary_wraps))]
+    #[cfg_attr(not(target_os = "linux"), allow(clippy::unnecessary_wraps))]
     pub(crate) fn prepare_background(&self) -> Result<()> {
         match self {
+            #[cfg(target_os = "linux")]
+            Self::Tcp(client) => Ok(client.prepare_background()?),
             #[cfg(feature = "_verbs")]
             Self::Verbs(client) => Ok(client.prepare_background()?),
             _ => Ok(()),
@@ -168,6 +191,8 @@ impl Backing {
             Self::Simulated(world) => {
                 Endpoint::Sim(Sim::new(world.clone(), thread.unwrap_or_default() as u32))
             }
+            #[cfg(target_os = "linux")]
+            Self::Tcp(client) => Endpoint::Tcp(TcpEndpoint::new(client, thread, stalls)),
             #[cfg(feature = "_verbs")]
             Self::Verbs(client) => Endpoint::Verbs(Verbs::new(client, thread, stalls)),
         }

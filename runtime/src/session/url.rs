@@ -4,11 +4,12 @@ use crate::error::{self, Error, Result};
 use crate::memory::placement::Policy;
 #[cfg(target_os = "linux")]
 use farfield_fabric::shm;
+#[cfg(target_os = "linux")]
+use farfield_fabric::tcp::config::TcpConfig;
 #[cfg(feature = "_verbs")]
 use farfield_fabric::verbs::config::VerbsConfig;
 use farfield_sim::SimConfig;
 use farfield_words::geometry::{Geometry, GeometryError};
-#[cfg(feature = "_verbs")]
 use farfield_words::units;
 use farfield_words::units::parse_size;
 
@@ -39,21 +40,23 @@ pub(crate) enum Fabric {
     Sim(SimConfig),
     #[cfg(target_os = "linux")]
     Shared(shm::ShmConfig),
+    #[cfg(target_os = "linux")]
+    Tcp(TcpConfig),
     #[cfg(feature = "_verbs")]
     Verbs(VerbsConfig),
 }
 
 /// The shortest timeout of operations on a real network.
-#[cfg(feature = "_verbs")]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 const SHORTEST_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// The schemes of this build.
 const SCHEMES: &str = if cfg!(feature = "_verbs") {
-    "this build has `local`, `shm`, `sim` and `rdma`"
+    "this build has `local`, `shm`, `sim`, `tcp` and `rdma`"
 } else if cfg!(target_os = "linux") {
-    "this build has `local`, `shm` and `sim`; `rdma` needs one with `--features verbs`"
+    "this build has `local`, `shm`, `sim` and `tcp`; `rdma` needs one with `--features verbs`"
 } else {
-    "this build has `local` and `sim`; `shm` and `rdma` need Linux"
+    "this build has `local` and `sim`; `shm`, `tcp` and `rdma` need Linux"
 };
 
 /// The default of `max-retired`, as a divisor of the size of far memory.
@@ -85,6 +88,13 @@ fn parse(url: &str) -> Result<Config, String> {
             let (name, after) = options.split_once('?').unwrap_or((options, ""));
             options = after;
             Fabric::Shared(shm::ShmConfig::new(name)?)
+        }
+        #[cfg(target_os = "linux")]
+        "tcp" => {
+            let nodes = options.strip_prefix("//").ok_or("write tcp://HOST:PORT,HOST:PORT")?;
+            let (nodes, after) = nodes.split_once('?').unwrap_or((nodes, ""));
+            options = after;
+            Fabric::Tcp(TcpConfig::new(nodes)?)
         }
         #[cfg(feature = "_verbs")]
         "rdma" => {
@@ -123,23 +133,19 @@ fn parse(url: &str) -> Result<Config, String> {
                 fabric = if max_polls == 0 { Fabric::Host } else { Fabric::Delayed { max_polls } };
             }
             (_, fabric) => {
+                let limited = |least, most| number(name, value, least, most);
+                let duration = || {
+                    units::parse_duration(name, value, units::picos(SHORTEST_TIMEOUT)).map(units::duration)
+                };
                 let (known, own) = match fabric {
                     Fabric::Sim(sim) => (sim.set(name, value)?, SimConfig::OPTIONS),
                     Fabric::Host | Fabric::Delayed { .. } => (false, "`delay`"),
                     #[cfg(target_os = "linux")]
                     Fabric::Shared(shared) => (shared.set(name, value), shm::ShmConfig::OPTIONS),
+                    #[cfg(target_os = "linux")]
+                    Fabric::Tcp(tcp) => (tcp.set(name, value, limited, duration)?, TcpConfig::OPTIONS),
                     #[cfg(feature = "_verbs")]
-                    Fabric::Verbs(verbs) => {
-                        let number = |least, most| number(name, value, least, most);
-                        let duration = || {
-                            Ok(units::duration(units::parse_duration(
-                                name,
-                                value,
-                                units::picos(SHORTEST_TIMEOUT),
-                            )?))
-                        };
-                        (verbs.set(name, value, number, duration)?, VerbsConfig::OPTIONS)
-                    }
+                    Fabric::Verbs(verbs) => (verbs.set(name, value, limited, duration)?, VerbsConfig::OPTIONS),
                 };
                 if !known {
                     let memory = if has_own_memory { "`nodes`, `segments`, `size`, " } else { "" };
@@ -150,9 +156,12 @@ fn parse(url: &str) -> Result<Config, String> {
             }
         }
     }
-    #[cfg(feature = "_verbs")]
-    if let Fabric::Verbs(verbs) = &mut fabric {
-        verbs.nodes.seed = seed;
+    match &mut fabric {
+        #[cfg(target_os = "linux")]
+        Fabric::Tcp(tcp) => tcp.nodes.seed = seed,
+        #[cfg(feature = "_verbs")]
+        Fabric::Verbs(verbs) => verbs.nodes.seed = seed,
+        _ => {}
     }
     let geometry = Geometry::rounded(nodes, segments, size).map_err(GeometryError::of_options)?;
     Ok(Config { geometry, fabric, seed, policy, max_retired })

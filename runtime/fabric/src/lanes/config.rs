@@ -96,7 +96,7 @@ impl NodesConfig {
     ) -> Result<bool, String> {
         match name {
             "timeout" => self.timeout = duration()?,
-            "qp-lanes" => {
+            "lanes" => {
                 let lanes = number(1, 1 << 16)? as usize;
                 self.sharing = match self.sharing {
                     Sharing::OneToOne | Sharing::Mod(_) => Sharing::Mod(lanes),
@@ -104,7 +104,7 @@ impl NodesConfig {
                     Sharing::Random(_) => Sharing::Random(lanes),
                 };
             }
-            "qp-policy" => {
+            "lane-policy" => {
                 let lanes = match self.sharing {
                     Sharing::OneToOne => DEFAULT_LANES,
                     Sharing::Mod(lanes) | Sharing::RoundRobin(lanes) | Sharing::Random(lanes) => lanes,
@@ -112,7 +112,7 @@ impl NodesConfig {
                 self.sharing = match value {
                     "one-to-one" if self.sharing != Sharing::OneToOne => {
                         return Err(
-                            "qp-policy=one-to-one gives each thread its own lane: leave out qp-lanes"
+                            "lane-policy=one-to-one gives each thread its own lane: leave out lanes"
                                 .to_owned(),
                         );
                     }
@@ -122,7 +122,7 @@ impl NodesConfig {
                     "rand" => Sharing::Random(lanes),
                     _ => {
                         return Err(format!(
-                            "qp-policy={value} is none of `one-to-one`, `mod`, `rr`, `rand`"
+                            "lane-policy={value} is none of `one-to-one`, `mod`, `rr`, `rand`"
                         ));
                     }
                 };

@@ -15,7 +15,7 @@ pub struct VerbsConfig {
 
 impl VerbsConfig {
     /// The options that only this fabric has.
-    pub const OPTIONS: &'static str = "`timeout`, `qp-lanes`, `qp-policy`, `secret-file`, `ack-timeout`";
+    pub const OPTIONS: &'static str = "`timeout`, `lanes`, `lane-policy`, `secret-file`, `ack-timeout`";
 
     /// Parses the memory nodes, the part of a URL behind `rdma://`.
     pub fn new(nodes: &str) -> Result<Self, String> {

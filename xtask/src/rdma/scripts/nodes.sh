@@ -10,8 +10,8 @@ for structure in lazy-list harris-list hash-set; do
 done
 for policy in one-to-one mod rr rand; do
     set_is_sound --structure hash-set --threads 3 --tasks 4 --num-ops 400 \
-        --cluster "$nodes?secret-file=secret,qp-policy=$policy"
+        --cluster "$nodes?secret-file=secret,lane-policy=$policy"
 done
 set_is_sound --structure lazy-list --threads 3 --tasks 4 --num-ops 400 \
-    --cluster "$nodes?secret-file=secret,qp-lanes=1"
+    --cluster "$nodes?secret-file=secret,lanes=1"
 FARFIELD_SECRET_FILE=secret farfield ping "$nodes" --count 20

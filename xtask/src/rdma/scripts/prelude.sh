@@ -33,7 +33,7 @@ memnode() {
     port=$1
     shift
     log=$(mktemp)
-    farfield memnode --listen "$RDMA_ADDRESS:$port" --segments 2 --segment-size 16MiB "$@" >"$log" 2>&1 &
+    farfield memnode --listen "rdma://$RDMA_ADDRESS:$port" --segments 2 --segment-size 16MiB "$@" >"$log" 2>&1 &
     memnode=$!
     tries=0
     until grep -q "^memory node on" "$log"; do
