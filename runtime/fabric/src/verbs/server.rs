@@ -1,8 +1,7 @@
 //! The memory node's side: segments, and connections to them.
 //!
-//! A memory node hosts memory: its device executes the operations. One thread handles requests for connections, and sleeps in between. The first
-//! client that proves its knowledge of the secret sets the node's position in a cluster; clients that expect another position are refused. A client's
-//! lanes are closed when its control connection ends, so only connected clients can post.
+//! A memory node hosts memory: its device executes the operations. One thread handles requests for connections, and sleeps in between. Who is admitted is
+//! decided in [`admission`](crate::lanes::admission). A client's lanes are closed when its control connection ends, so only connected clients can post.
 
 mod clients;
 mod status;
@@ -24,10 +23,9 @@ use super::queue_pair::QueuePair;
 use super::region::{Access, Domain, Region};
 use crate::error::{self, Error, Result};
 use crate::handshake::{
-    ConnectionKind, Hello, JOIN_BYTES, Join, Key, MAX_SEGMENTS, MAX_WELCOME_BYTES, NodePosition, Nonce,
-    Reply, Secret, Segment, Welcome,
+    ConnectionKind, Hello, JOIN_BYTES, MAX_SEGMENTS, MAX_WELCOME_BYTES, Nonce, Secret, Segment, Welcome,
 };
-use crate::lanes::node::UNKNOWN_CLIENT;
+use crate::lanes::admission::{Admission, AdmittedLane};
 use crate::lanes::wire::Outcome;
 use crate::{Contents, Departure, Stopper};
 use farfield_words::WORD_BYTES;
@@ -39,8 +37,6 @@ pub(super) use status::NodeStatus;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most clients in the handshake at a time.
 const MAX_UNAUTHENTICATED: usize = 64;
-/// Client numbers are below this: they are part of compute threads' identities.
-const MAX_CLIENTS: u32 = 1 << 24;
 
 /// The options of a memory node.
 #[derive(Clone, Debug)]
@@ -66,26 +62,9 @@ pub struct Server {
     limits: Limits,
     /// Its segments and counts.
     status: Arc<NodeStatus>,
-    /// The geometry of its own segments.
-    own: Geometry,
-    lease_ms: u32,
-    contents: Box<dyn Contents>,
-    secret: Secret,
-    incarnation: u64,
-    /// Its position in a cluster, if a client has set it.
-    position: Option<NodePosition>,
-    next_client: u32,
-    clients: HashMap<u32, Client>,
+    admission: Admission,
     connections: HashMap<usize, ServerConnection>,
     stop: (UnixStream, UnixStream),
-}
-
-struct Client {
-    key: Key,
-    /// The process's number, assigned by the first memory node.
-    process: u32,
-    /// The number of its newest lane: numbers increase.
-    newest: u32,
 }
 
 /// The memory node's end of a connection. The queue pair is destroyed first: after that no message arrives in its buffers.
@@ -175,14 +154,7 @@ impl Server {
             device,
             limits,
             status: Arc::new(NodeStatus::new(regions?, own)),
-            own,
-            lease_ms: options.lease_ms,
-            contents,
-            secret,
-            incarnation: getrandom::u64().map_err(Error::other)?.max(1),
-            position: None,
-            next_client: 0,
-            clients: HashMap::new(),
+            admission: Admission::new(own, options.lease_ms, contents, secret)?,
             connections: HashMap::new(),
             stop,
         })
@@ -252,7 +224,7 @@ impl Server {
             connection.id().disconnect();
         }
         self.connections.clear();
-        self.clients.clear();
+        self.admission.clear();
     }
 
     fn take(&mut self, CmEvent { kind, id }: CmEvent) {
@@ -262,7 +234,7 @@ impl Server {
                 match self.accept_connection(id, &data, reads) {
                     Ok(connection) => drop(self.connections.insert(number, connection)),
                     Err(reason) => {
-                        self.status.refused.fetch_add(1, Ordering::Relaxed);
+                        self.status.clients.refused();
                         tracing::info!(%reason, "connection refused");
                     }
                 }
@@ -304,13 +276,7 @@ impl Server {
     }
 
     fn check_hello(&self, id: &Id, data: &[u8]) -> Result<Hello, &'static str> {
-        let hello = Hello::parse(data)?;
-        if hello.kind == ConnectionKind::Control && !hello.is_proven_by(data, &self.secret) {
-            return Err("the client does not know the cluster's secret");
-        }
-        if hello.incarnation != 0 && hello.incarnation != self.incarnation {
-            return Err("the memory node was restarted: its former contents are lost");
-        }
+        let hello = self.admission.check_hello(data)?;
         if id.device() != Some(self.device) {
             return Err("the memory node's segments are on another of its RDMA devices");
         }
@@ -332,14 +298,11 @@ impl Server {
         let (completions, messages) = parts.map_err(|error| refuse(&id, error))?;
         let queue_pair = QueuePair::new(id, &self.unauthenticated_domain, &completions, 4, 0)
             .map_err(|(id, error)| refuse(&id, error))?;
-        let mut nonce = Nonce::default();
         let reply = messages.expect(&queue_pair).and_then(|()| {
-            getrandom::fill(&mut nonce).map_err(Error::other)?;
-            let reply = Reply { incarnation: self.incarnation, nonce };
-            let reply = reply.to_bytes(&self.secret, &hello.nonce);
-            queue_pair.id().accept(&reply, 0, 0).map_err(Error::other)
+            let (reply, nonce) = self.admission.reply(hello)?;
+            queue_pair.id().accept(&reply, 0, 0).map_err(Error::other).map(|()| nonce)
         });
-        reply.map_err(|error| refuse(queue_pair.id(), error))?;
+        let nonce = reply.map_err(|error| refuse(queue_pair.id(), error))?;
         let until = Instant::now() + HANDSHAKE_TIMEOUT;
         Ok(ServerConnection::Unauthenticated {
             queue_pair,
@@ -357,20 +320,16 @@ impl Server {
         data: &[u8],
         reads: u8,
     ) -> Result<ServerConnection, String> {
-        let [number, lane, replaced] = hello.client_and_lanes();
-        let Some(client) = self.clients.get_mut(&number) else { return Err(refuse(&id, UNKNOWN_CLIENT)) };
-        if !hello.is_proven(data, &client.key) || lane <= client.newest {
-            return Err(refuse(&id, "the client does not know the cluster's secret"));
-        }
-        client.newest = lane;
+        let AdmittedLane { client, lane, replaced } =
+            self.admission.lane(hello, data).map_err(|reason| refuse(&id, reason))?;
         // Chains that the client has abandoned may still be on their way: without their queue pair they do not arrive.
-        self.close_lanes(|client, lane| (client, lane) == (number, replaced));
+        self.close_lanes(|of, lane| (of, lane) == (client, replaced));
         let completions = Completions::new(self.device, 8, false).map_err(|error| refuse(&id, error))?;
         let queue_pair =
             QueuePair::new(id, &self.domain, &completions, 4, 0).map_err(|(id, error)| refuse(&id, error))?;
         let accepted = queue_pair.id().accept(&[], reads.min(self.limits.reads_in), 0);
         accepted.map_err(|error| refuse(queue_pair.id(), error))?;
-        Ok(ServerConnection::Lane { queue_pair, client: number, lane })
+        Ok(ServerConnection::Lane { queue_pair, client, lane })
     }
 
     /// Handles messages of connections in the handshake, and disconnects those that time out.
@@ -404,24 +363,19 @@ impl Server {
                 continue;
             };
             let answer = self.welcome(&messages.received(bytes), &nonces);
-            let message =
-                Welcome::to_bytes(answer.as_ref().map(|(welcome, _)| welcome).map_err(String::as_str));
+            let message = Welcome::to_bytes(answer.as_ref().map_err(String::as_str));
             let sent = messages.send(&queue_pair, &message);
             match answer {
-                Ok((Welcome { client, .. }, process))
-                    if sent.is_ok() && messages.expect(&queue_pair).is_ok() =>
-                {
-                    tracing::info!(client, process, "client has joined");
-                    let key = self.secret.key(&nonces.0, &nonces.1);
-                    self.clients.insert(client, Client { key, process, newest: 0 });
-                    self.status.joined.fetch_add(1, Ordering::Relaxed);
-                    self.status.connected.store(self.clients.len() as u64, Ordering::Relaxed);
+                Ok(Welcome { client, .. }) if sent.is_ok() && messages.expect(&queue_pair).is_ok() => {
                     let connection = ServerConnection::Control { queue_pair, client, completions, messages };
                     self.connections.insert(number, connection);
                 }
                 refused => {
                     // The client reads the reason and closes the connection, or is disconnected after the timeout.
                     tracing::info!(?refused, "client refused");
+                    if let Ok(Welcome { client, .. }) = refused {
+                        self.disconnect_client(client, Departure::FromNode);
+                    }
                     let until = now + HANDSHAKE_TIMEOUT;
                     self.connections.insert(
                         number,
@@ -438,51 +392,22 @@ impl Server {
         }
     }
 
-    /// Answers a request to join. Returns the welcome, and the process's number.
-    fn welcome(&mut self, message: &[u8], nonces: &(Nonce, Nonce)) -> Result<(Welcome, u32), String> {
-        let Join { position: join, process } = Join::parse(message, &self.secret, &nonces.0, &nonces.1)?;
-        match self.position {
-            None => {
-                let cluster = join.cluster_of(self.own)?;
-                self.format(join.node);
-                // The position never changes.
-                let _ = self.status.position.set((join.node, cluster));
-                self.position = Some(join);
-                tracing::info!(node = join.node, nodes = join.nodes, "memory node of a cluster");
-            }
-            Some(position) if position != join => {
-                let NodePosition { node, nodes, .. } = position;
-                return Err(format!(
-                    "it is memory node {node} of another cluster of {nodes}: give all nodes of that cluster in the same order"
-                ));
-            }
-            Some(_) => {}
-        }
-        if self.next_client == MAX_CLIENTS {
-            return Err("too many clients have connected since it was started: start it again".to_owned());
-        }
-        let client = self.next_client;
-        self.next_client += 1;
-        let process = if join.node == 0 { client } else { process };
+    /// Answers a request to join.
+    fn welcome(&mut self, message: &[u8], nonces: &(Nonce, Nonce)) -> Result<Welcome, String> {
+        let Self { admission, status, .. } = self;
         let segment = |region: &Region| Segment { base: region.base(), rkey: region.keys().1 };
-        let welcome = Welcome {
-            client,
-            layout: self.contents.layout_version(),
-            lease_ms: self.lease_ms,
-            geometry: self.own,
-            segments: self.status.regions.iter().map(segment).collect(),
-        };
-        Ok((welcome, process))
-    }
-
-    /// Writes the initial words of its segments, which are all zero.
-    fn format(&self, node: u16) {
-        for (number, region) in (0..).zip(&self.status.regions) {
-            let is_first = node == 0 && number == 0;
-            for (offset, word) in self.contents.initial_words(is_first) {
-                region.words()[offset as usize / WORD_BYTES].store(word, Ordering::Release);
+        let format = |node, cluster, contents: &dyn Contents| {
+            // Its segments are all zero.
+            for (number, region) in (0..).zip(&status.regions) {
+                for (offset, word) in contents.initial_words(node == 0 && number == 0) {
+                    region.words()[offset as usize / WORD_BYTES].store(word, Ordering::Release);
+                }
             }
-        }
+            // The position never changes.
+            let _ = status.position.set((node, cluster));
+            Ok(())
+        };
+        admission.join(message, nonces, status.regions.iter().map(segment), format, &status.clients)
     }
 }
 

@@ -1,12 +1,6 @@
-//! The departure of clients.
-//!
-//! When a client's control connection ends, its lanes are closed, so no operation of it takes effect in this node's memory any more. The first memory
-//! node marks this in the client's record, as a hint: other nodes may not have noticed. A process that reads the hint asks each node to disconnect
-//! the client, the first node last; the first node then marks it as gone everywhere. The same question disconnects a client whose lease has expired.
+//! The departure of clients: see [`admission`](crate::lanes::admission).
 
-use std::sync::atomic::Ordering;
-
-use super::{Client, Server, ServerConnection};
+use super::{Server, ServerConnection};
 use crate::Departure;
 use crate::question::{Answer, Question};
 use crate::lanes::wire::Outcome;
@@ -17,7 +11,7 @@ use farfield_words::WORD_BYTES;
 impl Server {
     /// Closes all connections of a client: no operation of it takes effect in this node's memory any more.
     pub(super) fn disconnect_client(&mut self, client: u32, departure: Departure) {
-        let Some(Client { process, .. }) = self.clients.remove(&client) else { return };
+        let Some(process) = self.admission.remove(client, &self.status.clients) else { return };
         self.connections.retain(|_, connection| {
             let goes = match connection {
                 ServerConnection::Lane { client: of, .. } | ServerConnection::Control { client: of, .. } => {
@@ -30,17 +24,13 @@ impl Server {
             }
             !goes
         });
-        self.status.connected.store(self.clients.len() as u64, Ordering::Relaxed);
         self.mark(process, departure);
     }
 
     /// Marks a client's record, if this is the first memory node.
     fn mark(&self, process: u32, departure: Departure) {
-        if self.position.is_some_and(|position| position.node == 0) {
-            let word =
-                |at: Address| self.status.regions.first()?.words().get(at.offset() as usize / WORD_BYTES);
-            self.contents.mark_departed(process, departure, &word);
-        }
+        let word = |at: Address| self.status.regions.first()?.words().get(at.offset() as usize / WORD_BYTES);
+        self.admission.mark(process, departure, &word);
     }
 
     /// Answers clients' questions about other clients, which disconnects those.
@@ -62,8 +52,7 @@ impl Server {
                 continue;
             };
             let process = question.of;
-            let client = self.clients.iter().find(|(_, client)| client.process == process);
-            if let Some((client, _)) = client.map(|(client, of)| (*client, of.process)) {
+            if let Some(client) = self.admission.client_of(process) {
                 tracing::info!(process, "client disconnected: another has found its lease expired");
                 self.disconnect_client(client, Departure::FromCluster);
             }

@@ -1,8 +1,9 @@
 //! The status of a memory node, readable while it serves.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
+use crate::lanes::admission::ClientCounts;
 use crate::verbs::region::Region;
 use farfield_words::geometry::Geometry;
 use farfield_words::{Address, WORD_BYTES};
@@ -15,15 +16,12 @@ pub struct NodeStatus {
     own: Geometry,
     /// Its number in the cluster and the cluster's geometry, once a client has set them.
     pub(super) position: OnceLock<(u16, Geometry)>,
-    pub(super) joined: AtomicU64,
-    pub(super) connected: AtomicU64,
-    pub(super) refused: AtomicU64,
+    pub(super) clients: ClientCounts,
 }
 
 impl NodeStatus {
     pub(super) fn new(regions: Vec<Region>, own: Geometry) -> Self {
-        let [joined, connected, refused] = [(); 3].map(|()| AtomicU64::new(0));
-        Self { regions, own, position: OnceLock::new(), joined, connected, refused }
+        Self { regions, own, position: OnceLock::new(), clients: ClientCounts::default() }
     }
 
     /// Returns its number and the geometry of its cluster; before the first client, those of a cluster of this node alone.
@@ -42,6 +40,6 @@ impl NodeStatus {
 
     /// Returns the numbers of clients that have joined, of clients that are connected, and of refused connections.
     pub fn counts(&self) -> [u64; 3] {
-        [&self.joined, &self.connected, &self.refused].map(|count| count.load(Ordering::Relaxed))
+        self.clients.get()
     }
 }
