@@ -61,7 +61,8 @@ fn listen(options: &Options, url: &str) -> Result<()> {
     let (network, address) =
         url.split_once("://").ok_or_else(|| invalid("write tcp://ADDR:PORT or rdma://ADDR:PORT"))?;
     let (address, option) = address.split_once('?').unwrap_or((address, ""));
-    let address = address.parse().map_err(|_| invalid("it is not an address and a port, as 10.0.0.7:7000"))?;
+    let address =
+        address.parse().map_err(|_| invalid("it is not an address and a port, as 10.0.0.7:7000"))?;
     match (network, option) {
         ("tcp", "" | "encrypt=yes") => serve_tcp(options, address, false),
         ("tcp", "encrypt=no") => serve_tcp(options, address, true),
@@ -123,7 +124,11 @@ fn serve_tcp(options: &Options, address: SocketAddr, serves_plain: bool) -> Resu
         options.segments,
         options.segment_size,
         if serves_plain { ", also without encryption" } else { "" },
-        if options.secret_file.is_some() { "" } else { ", for all clients of this machine: no --secret-file" }
+        if options.secret_file.is_some() {
+            ""
+        } else {
+            ", for all clients of this machine: no --secret-file"
+        }
     ));
     if let Some(address) = metrics {
         print_line(&format!("metrics on http://{address}/metrics"));

@@ -145,7 +145,9 @@ fn parse(url: &str) -> Result<Config, String> {
                     #[cfg(target_os = "linux")]
                     Fabric::Tcp(tcp) => (tcp.set(name, value, limited, duration)?, TcpConfig::OPTIONS),
                     #[cfg(feature = "_verbs")]
-                    Fabric::Verbs(verbs) => (verbs.set(name, value, limited, duration)?, VerbsConfig::OPTIONS),
+                    Fabric::Verbs(verbs) => {
+                        (verbs.set(name, value, limited, duration)?, VerbsConfig::OPTIONS)
+                    }
                 };
                 if !known {
                     let memory = if has_own_memory { "`nodes`, `segments`, `size`, " } else { "" };

@@ -111,10 +111,8 @@ impl NodesConfig {
                 };
                 self.sharing = match value {
                     "one-to-one" if self.sharing != Sharing::OneToOne => {
-                        return Err(
-                            "lane-policy=one-to-one gives each thread its own lane: leave out lanes"
-                                .to_owned(),
-                        );
+                        return Err("lane-policy=one-to-one gives each thread its own lane: leave out lanes"
+                            .to_owned());
                     }
                     "one-to-one" => Sharing::OneToOne,
                     "mod" => Sharing::Mod(lanes),

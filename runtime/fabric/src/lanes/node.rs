@@ -95,8 +95,7 @@ impl<N: Network> Introduced<N> {
         let deadline = Instant::now() + timeout;
         let mut nonce = Nonce::default();
         getrandom::fill(&mut nonce).map_err(|error| error.to_string())?;
-        let hello =
-            Hello { kind: ConnectionKind::Control, node: number, cluster: 0, incarnation: 0, nonce };
+        let hello = Hello { kind: ConnectionKind::Control, node: number, cluster: 0, incarnation: 0, nonce };
         let (control, reply) = network.open_control(address, &hello.with_secret(secret), deadline)?;
         let reply = Reply::parse(&reply, secret, &nonce)?;
         Ok(Self { address, control, reply, nonce })

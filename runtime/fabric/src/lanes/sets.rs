@@ -58,7 +58,9 @@ impl<C: Connect> Lanes<C> {
             std::array::from_fn(|_| PollFd::from_borrowed_fd(first, PollFlags::IN));
         let mut count = 1;
         for lane in under_way {
-            let (Some(descriptor), Some(wait)) = (lane.descriptor(), waits.get_mut(count)) else { return false };
+            let (Some(descriptor), Some(wait)) = (lane.descriptor(), waits.get_mut(count)) else {
+                return false;
+            };
             *wait = PollFd::from_borrowed_fd(descriptor, PollFlags::IN);
             count += 1;
         }

@@ -104,11 +104,7 @@ impl Channel {
     ///
     /// # Errors
     /// [`ALTERED`].
-    pub(super) fn open<'a>(
-        &mut self,
-        body: &'a [u8],
-        room: &'a mut [u8],
-    ) -> Result<&'a [u8], &'static str> {
+    pub(super) fn open<'a>(&mut self, body: &'a [u8], room: &'a mut [u8]) -> Result<&'a [u8], &'static str> {
         let Self::Sealed(noise) = self else { return Ok(body) };
         let bytes = noise.read_message(body, room).map_err(|_| ALTERED)?;
         if noise.receiving_nonce().is_multiple_of(MESSAGES_PER_KEY) {
@@ -157,10 +153,7 @@ impl Handshake {
     }
 
     /// Begins as the client. Returns the first message.
-    pub(super) fn begin(
-        secret: &Secret,
-        preamble: Preamble,
-    ) -> Result<(Self, Vec<u8>), snow::Error> {
+    pub(super) fn begin(secret: &Secret, preamble: Preamble) -> Result<(Self, Vec<u8>), snow::Error> {
         let (key, preamble) = (secret.shared_key(), preamble.to_bytes());
         let mut state = Self::builder(&key, &preamble).build_initiator()?;
         let mut message = vec![0; MAX_HANDSHAKE_BYTES];
@@ -234,7 +227,7 @@ mod tests {
     #[test]
     fn records_arrive_in_both_directions() {
         for (mut client, mut node) in [ends(), (Channel::Plain, Channel::Plain)] {
-            for contents in [&b""[..], b"a", &[7; MAX_CONTENT_BYTES]] {
+            for contents in [&b""[..], b"a", &vec![7; MAX_CONTENT_BYTES]] {
                 let body = sealed(&mut client, contents);
                 assert_eq!(opened(&mut node, &body).unwrap(), contents);
                 let body = sealed(&mut node, contents);

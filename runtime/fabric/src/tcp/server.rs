@@ -259,7 +259,11 @@ impl Server {
                 Some(Duration::ZERO)
             } else {
                 let late = self.handshakes.front().map(|(until, _)| *until);
-                [late, accepts_again].into_iter().flatten().min().map(|next| next.saturating_duration_since(now))
+                [late, accepts_again]
+                    .into_iter()
+                    .flatten()
+                    .min()
+                    .map(|next| next.saturating_duration_since(now))
             };
             if let Err(cause) = self.poll.poll(&mut events, timeout)
                 && cause.kind() != ErrorKind::Interrupted
@@ -454,7 +458,12 @@ impl Connection {
 
     /// Handles the messages among the first `end` bytes of the buffer, until one concerns other connections or too many answers are unsent. Returns the
     /// number of bytes that it has handled.
-    fn handle(&mut self, node: &mut Node, buffers: &mut Buffers, end: usize) -> Result<(Progress, usize), String> {
+    fn handle(
+        &mut self,
+        node: &mut Node,
+        buffers: &mut Buffers,
+        end: usize,
+    ) -> Result<(Progress, usize), String> {
         let Buffers { input, room, answer } = buffers;
         let mut handled = 0;
         while self.output.len() <= MAX_UNSENT
@@ -513,7 +522,12 @@ impl Connection {
         Ok(Progress::Drained)
     }
 
-    fn take_handshake(&mut self, node: &Node, preamble: Preamble, message: &[u8]) -> Result<Progress, String> {
+    fn take_handshake(
+        &mut self,
+        node: &Node,
+        preamble: Preamble,
+        message: &[u8],
+    ) -> Result<Progress, String> {
         let (channel, answer) = Handshake::answer(&node.secret, preamble, message)?;
         seal_answer(&mut self.channel, Ok(&answer), &mut self.output);
         self.channel = channel;

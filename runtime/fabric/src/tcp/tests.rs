@@ -284,7 +284,8 @@ fn addresses_that_can_not_be_served_are_refused_in_a_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let _taken = TcpListener::bind(taken).unwrap();
     let of = |listen: SocketAddr, segments, segment_bytes, secret: &[u8]| {
-        let options = TcpNodeOptions { listen, segments, segment_bytes, lease_ms: 60_000, serves_plain: false };
+        let options =
+            TcpNodeOptions { listen, segments, segment_bytes, lease_ms: 60_000, serves_plain: false };
         let refused = Server::listen(&options, Secret::new(secret), Box::new(Empty)).map(drop).unwrap_err();
         assert!(matches!(refused, Error::InvalidArgument(_)), "{refused}");
         let refused = refused.to_string();
@@ -293,7 +294,9 @@ fn addresses_that_can_not_be_served_are_refused_in_a_line() {
     };
     let any = "127.0.0.1:0".parse().unwrap();
     assert!(of(taken, 1, SEGMENT_BYTES, b"").contains("another program listens there"));
-    assert!(of("192.0.2.1:0".parse().unwrap(), 1, SEGMENT_BYTES, b"open sesame").contains("no network interface"));
+    assert!(
+        of("192.0.2.1:0".parse().unwrap(), 1, SEGMENT_BYTES, b"open sesame").contains("no network interface")
+    );
     assert!(of("0.0.0.0:0".parse().unwrap(), 1, SEGMENT_BYTES, b"").contains("without a secret"));
     assert!(of(any, 0, SEGMENT_BYTES, b"").contains("segments is 0: "));
     assert!(of(any, 1025, SEGMENT_BYTES, b"").contains("segments is 1025: "));

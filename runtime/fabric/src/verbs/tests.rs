@@ -153,11 +153,7 @@ fn execute(verbs: &Verbs, chain: RawChain) -> RawChain {
 fn all_connections_end_with_the_client() {
     let Some(address) = address() else { return };
     let nodes = Nodes::serve(&address, 2, 1, 1 << 16, None);
-    let client = Client::connect(
-        &VerbsConfig::new(&nodes.names()).unwrap(),
-        Empty::VERSION,
-    )
-    .unwrap();
+    let client = Client::connect(&VerbsConfig::new(&nodes.names()).unwrap(), Empty::VERSION).unwrap();
     client.prepare(3).unwrap();
     let node = Arc::downgrade(&client.nodes[1]);
     assert!(node.upgrade().is_some());

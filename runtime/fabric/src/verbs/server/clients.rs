@@ -2,8 +2,8 @@
 
 use super::{Server, ServerConnection};
 use crate::Departure;
-use crate::question::{Answer, Question};
 use crate::lanes::wire::Outcome;
+use crate::question::{Answer, Question};
 use crate::verbs::queue::RECEIVED;
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
