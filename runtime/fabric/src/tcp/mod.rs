@@ -26,33 +26,6 @@ mod status;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use network::{Client, TcpEndpoint};
 pub use server::{Server, TcpNodeOptions};
 pub use status::NodeStatus;
-
-use crate::error::Result;
-use crate::handshake::Secret;
-use crate::lanes;
-use config::TcpConfig;
-use network::Tcp;
-
-/// A process's connections.
-pub type Client = lanes::client::Client<Tcp>;
-/// One thread's access to far memory.
-pub type TcpEndpoint = lanes::endpoint::LaneEndpoint<Tcp>;
-
-impl Client {
-    /// Connects to all memory nodes of a cluster, whose memory must have this version of the layout.
-    ///
-    /// # Errors
-    /// [`Error::CannotConnect`](crate::Error::CannotConnect) naming the first memory node that can not be connected to.
-    pub fn connect(config: &TcpConfig, layout: u64) -> Result<Self> {
-        Self::connect_with(config, &config.nodes.secret()?, layout)
-    }
-
-    fn connect_with(config: &TcpConfig, secret: &Secret, layout: u64) -> Result<Self> {
-        if !config.encrypt {
-            tracing::warn!("connections to memory nodes are not encrypted: encrypt=no");
-        }
-        Self::connect_by(Tcp::new(secret.clone(), config.encrypt), &config.nodes, secret, layout)
-    }
-}

@@ -8,9 +8,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use super::channel::{MAX_CONTENT_BYTES, Preamble, answer};
+use super::config::TcpConfig;
 use super::frame::{self, words_of};
 use super::line::{Arrival, CLOSED, Line};
+use crate::error::Result;
 use crate::handshake::{HELLO_BYTES, Secret};
+use crate::lanes;
 use crate::lanes::node::Network;
 use crate::lanes::pipeline::{Credits, Request, Ring, Verb};
 use crate::lanes::wire::{Completion, Outcome, Refused, Target, Wire};
@@ -46,6 +49,28 @@ impl Tcp {
         line.send(hello, deadline)?;
         let reply = line.receive(deadline)?;
         Ok((line, reply))
+    }
+}
+
+/// A process's connections.
+pub type Client = lanes::client::Client<Tcp>;
+/// One thread's access to far memory.
+pub type TcpEndpoint = lanes::endpoint::LaneEndpoint<Tcp>;
+
+impl Client {
+    /// Connects to all memory nodes of a cluster, whose memory must have this version of the layout.
+    ///
+    /// # Errors
+    /// [`Error::CannotConnect`](crate::Error::CannotConnect) naming the first memory node that can not be connected to.
+    pub fn connect(config: &TcpConfig, layout: u64) -> Result<Self> {
+        Self::connect_with(config, &config.nodes.secret()?, layout)
+    }
+
+    pub(super) fn connect_with(config: &TcpConfig, secret: &Secret, layout: u64) -> Result<Self> {
+        if !config.encrypt {
+            tracing::warn!("connections to memory nodes are not encrypted: encrypt=no");
+        }
+        Self::connect_by(Tcp::new(secret.clone(), config.encrypt), &config.nodes, secret, layout)
     }
 }
 

@@ -9,13 +9,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::channel::Preamble;
+use super::config::TcpConfig;
 use super::frame;
 use super::line::Line;
 use super::*;
 use crate::chain::RawChain;
 use crate::contents::tests::Empty;
-use crate::error::Error;
-use crate::handshake::{ConnectionKind, Hello, Join, NodePosition, Reply, Welcome};
+use crate::error::{Error, Result};
+use crate::handshake::{ConnectionKind, Hello, Join, NodePosition, Reply, Secret, Welcome};
 use crate::question::{Asker, Transport};
 use crate::{Endpoint, Posted, Stopper};
 use farfield_words::Address;

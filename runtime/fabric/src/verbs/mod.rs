@@ -41,26 +41,5 @@ mod server;
 pub(crate) mod tests;
 
 pub use device::{Atomics, DeviceInfo, PortInfo, devices};
+pub use network::{Client, Verbs};
 pub use server::{Server, VerbsNodeOptions};
-
-use crate::error::Result;
-use crate::lanes;
-use config::VerbsConfig;
-use network::Rdma;
-
-/// A process's connections.
-pub type Client = lanes::client::Client<Rdma>;
-/// One thread's access to far memory.
-pub type Verbs = lanes::endpoint::LaneEndpoint<Rdma>;
-
-impl Client {
-    /// Connects to all memory nodes of a cluster, whose memory must have this version of the layout.
-    ///
-    /// # Errors
-    /// [`Error::System`](crate::Error::System) if there is no device, or it may not be used; [`Error::CannotConnect`](crate::Error::CannotConnect)
-    /// naming the first memory node that can not be connected to.
-    pub fn connect(config: &VerbsConfig, layout: u64) -> Result<Self> {
-        let network = Rdma::new(config.nodes.timeout, config.ack_timeout)?;
-        Self::connect_by(network, &config.nodes, &config.nodes.secret()?, layout)
-    }
-}

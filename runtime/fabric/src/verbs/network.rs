@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::batch::Batch;
+use super::config::VerbsConfig;
 use super::device::{Device, SPARE_COMPLETIONS, ack_timeout, check};
 use super::manager::{EventKind, connect, resolve, wait_for};
 use super::queue::{Completions, Messages, RECEIVED};
@@ -12,6 +13,7 @@ use super::queue_pair::QueuePair;
 use super::region::{Access, Domain, Region};
 use crate::error::{Error, Result};
 use crate::handshake::{HELLO_BYTES, JOIN_BYTES, MAX_WELCOME_BYTES};
+use crate::lanes;
 use crate::lanes::node::Network;
 use crate::lanes::pipeline::{Credits, Request};
 use crate::lanes::wire::{Completion, Outcome, Refused, Target, Wire};
@@ -39,6 +41,23 @@ impl Rdma {
     pub(super) fn new(timeout: Duration, ack_timeout: Option<u8>) -> Result<Self> {
         Device::all()?;
         Ok(Self { timeout, ack_timeout })
+    }
+}
+
+/// A process's connections.
+pub type Client = lanes::client::Client<Rdma>;
+/// One thread's access to far memory.
+pub type Verbs = lanes::endpoint::LaneEndpoint<Rdma>;
+
+impl Client {
+    /// Connects to all memory nodes of a cluster, whose memory must have this version of the layout.
+    ///
+    /// # Errors
+    /// [`Error::System`](crate::Error::System) if there is no device, or it may not be used; [`Error::CannotConnect`](crate::Error::CannotConnect)
+    /// naming the first memory node that can not be connected to.
+    pub fn connect(config: &VerbsConfig, layout: u64) -> Result<Self> {
+        let network = Rdma::new(config.nodes.timeout, config.ack_timeout)?;
+        Self::connect_by(network, &config.nodes, &config.nodes.secret()?, layout)
     }
 }
 
