@@ -15,6 +15,7 @@
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -228,6 +229,8 @@ struct Page {
     name: String,
     /// Memory nodes, which are stopped at the end of the page.
     nodes: Vec<Child>,
+    /// Addresses of machines on the page, with those of this machine that stand for them.
+    machines: Vec<(String, String)>,
 }
 
 impl Drop for Page {
@@ -236,6 +239,7 @@ impl Drop for Page {
             let _ = Command::new("kill").arg(node.id().to_string()).status();
             let _ = node.wait();
         }
+        let _ = std::fs::remove_file(self.secret());
     }
 }
 
@@ -245,9 +249,44 @@ impl Page {
         format!("shm:demo-{}-{}", self.name.trim_end_matches(".md"), std::process::id())
     }
 
+    /// The file that stands for `secret`.
+    fn secret(&self) -> PathBuf {
+        std::env::temp_dir().join(format!("{}-secret", self.url().replace(':', "-")))
+    }
+
+    /// Replaces the addresses of machines, `192.168.0.N:PORT`, and the file of their secret, by ones of this machine.
+    fn on_this_machine(&mut self, command: &str) -> String {
+        use std::os::unix::fs::PermissionsExt;
+        let mut command = command.to_owned();
+        while let Some(start) = command.find("192.168.0.") {
+            let is_part = |c: char| c.is_ascii_digit() || c == '.' || c == ':';
+            let length = command[start..].find(|c| !is_part(c)).unwrap_or(command.len() - start);
+            let machine = command[start..start + length].to_owned();
+            let known =
+                self.machines.iter().find(|(shown, _)| *shown == machine).map(|(_, here)| here.clone());
+            let here = known.unwrap_or_else(|| {
+                // Another program could take the port before the memory node does, which then fails with that reason.
+                let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+                self.machines.push((machine.clone(), free.clone()));
+                free
+            });
+            command = command.replace(&machine, &here);
+        }
+        let secret = self.secret();
+        for option in ["--secret-file ", "secret-file="] {
+            if command.contains(&format!("{option}secret")) {
+                std::fs::write(&secret, "open sesame").unwrap();
+                std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+                command = command
+                    .replace(&format!("{option}secret"), &format!("{option}{}", secret.to_str().unwrap()));
+            }
+        }
+        command
+    }
+
     /// The words of a command, adapted to this process, the program first.
-    fn words(&self, command: &str) -> Vec<String> {
-        let command = command.replace("shm:demo", &self.url());
+    fn words(&mut self, command: &str) -> Vec<String> {
+        let command = self.on_this_machine(&command.replace("shm:demo", &self.url()));
         let command =
             command.strip_prefix("cargo run --release --bin ").unwrap_or(&command).replace(" -- ", " ");
         // Quotes are only around whole words.
@@ -275,15 +314,14 @@ impl Page {
             let words = self.words(command);
             let mut program = Command::new(program(&words[0]));
             program.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            let is_rdma = words
-                .iter()
-                .any(|word| ["--listen", "devices"].contains(&&**word) || word.starts_with("rdma:"));
+            let is_rdma = words.iter().any(|word| word == "devices" || word.starts_with("rdma:"));
             if words.iter().any(|word| word == "memnode") && !is_rdma {
                 let mut node = program.spawn().unwrap();
                 let mut said = String::new();
                 BufReader::new(node.stdout.take().unwrap()).read_line(&mut said).unwrap();
                 self.nodes.push(node);
-                if !said.contains(&self.url()) {
+                let listens = words.iter().skip_while(|word| *word != "--listen").nth(1);
+                if !said.contains(listens.map_or(&self.url(), |listens| listens)) {
                     faults.push(format!("`{command}` does not start: {said}"));
                 }
                 continue;
@@ -324,7 +362,7 @@ impl Page {
 fn every_listing_is_what_its_command_prints() {
     let (mut faults, mut sessions) = (Vec::new(), 0);
     for (name, text) in pages() {
-        let mut page = Page { name: name.clone(), nodes: Vec::new() };
+        let mut page = Page { name: name.clone(), nodes: Vec::new(), machines: Vec::new() };
         for mut block in blocks(&name, &text) {
             if name == "README.md" {
                 // The README has commands without a prompt.
@@ -339,7 +377,7 @@ fn every_listing_is_what_its_command_prints() {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    assert_eq!(sessions, 14, "sessions were found");
+    assert_eq!(sessions, 16, "sessions were found");
 }
 
 /// Quoted errors: in tables with the head "it says", and in double quotes on lines with "compiler says".
@@ -424,7 +462,7 @@ fn differences_are_found() {
     ] {
         assert!(difference(&shown, other, true).is_some(), "{other:?}");
     }
-    let mut page = Page { name: "planted.md".to_owned(), nodes: Vec::new() };
+    let mut page = Page { name: "planted.md".to_owned(), nodes: Vec::new(), machines: Vec::new() };
     let mut run = |text: &str| page.run(&blocks("planted.md", text).remove(0)).join("\n");
     assert_eq!(run("```console\n$ hello\n4 threads say hello, far memory\n```"), "");
     assert!(

@@ -25,6 +25,11 @@ pub fn handshake(data: &[u8]) {
     farfield_fabric::fuzzing::handshake(data);
 }
 
+/// Parses what arrives over TCP.
+pub fn tcp(data: &[u8]) {
+    farfield_fabric::fuzzing::tcp(data);
+}
+
 /// Parses the welcome of a memory node, of either fabric, beside the number of the memory node and an address.
 pub fn welcome(data: &[u8]) {
     let Some((head, message)) = data.split_first_chunk::<12>() else { return };

@@ -28,8 +28,8 @@ impl Options {
     }
 }
 
-const TARGETS: [&str; 8] =
-    ["url", "handshake", "welcome", "geometry", "checkpoint", "description", "words", "metrics"];
+const TARGETS: [&str; 9] =
+    ["url", "handshake", "tcp", "welcome", "geometry", "checkpoint", "description", "words", "metrics"];
 
 /// Coverage instrumentation for libFuzzer.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

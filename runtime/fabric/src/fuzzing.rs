@@ -11,3 +11,9 @@ pub fn handshake(data: &[u8]) {
 pub fn welcome(message: &[u8], position: (u16, u16), at: Address) {
     crate::handshake::join_any(message, position, at);
 }
+
+/// Parses bytes as what arrives over TCP: a beginning of a connection, records, frames of operations, and answers.
+#[cfg(target_os = "linux")]
+pub fn tcp(data: &[u8]) {
+    crate::tcp::parse_any(data);
+}

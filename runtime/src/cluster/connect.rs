@@ -29,9 +29,10 @@ impl Cluster {
     /// | `local:` | memory of this process, freed when the cluster is dropped |
     /// | `sim:` | the same, behind a simulated network, in virtual time: see [`sim`](crate::sim) |
     /// | `shm:NAME` | memory that processes of this machine share; its memory node is `farfield memnode --cluster shm:NAME` |
+    /// | `tcp://HOST:PORT,HOST:PORT` | memory of these memory nodes, accessed by TCP, encrypted: `farfield memnode --listen tcp://ADDR:PORT` |
     /// | `rdma://HOST:PORT,HOST:PORT` | memory of these memory nodes, accessed by RDMA; in a build with the feature `verbs` |
     ///
-    /// Options follow the colon, separated by commas. For `shm:` and `rdma:` they follow a question mark at the end:
+    /// Options follow the colon, separated by commas. For `shm:`, `tcp:` and `rdma:` they follow a question mark at the end:
     /// `local:nodes=2,size=16MiB`, `shm:NAME?seed=7`.
     ///
     /// | option | meaning | default | bounds |
@@ -86,16 +87,17 @@ impl Cluster {
     /// [`OutOfTime`](crate::sim::Finding::OutOfTime) instead of a deadlock. A run ends when the memory that was lost in it has been swept. With
     /// `sweep=yes` and `leaks=fail` the last keeper then sweeps once more as the only member, and reports every block that is still lost.
     ///
-    /// `shm:` takes `seed`, `placement`, `max-retired` and `secret-file`. `rdma:` takes these and the following (memory nodes announce the size of
-    /// their memory):
+    /// `shm:` takes `seed`, `placement`, `max-retired` and `secret-file`. `tcp:` and `rdma:` take these and the following (memory nodes announce the size
+    /// of their memory):
     ///
     /// | option | meaning | default | bounds |
     /// |---|---|---|---|
     /// | `timeout` | time after which an unanswered operation, or an attempt to connect, fails | `2s` | from 1 ms |
-    /// | `lane-policy` | assignment of threads to queue pairs of a memory node: `one-to-one`, each has its own; `mod`, by its index; `rr`, in turn; `rand`, at random | `one-to-one` | |
-    /// | `lanes` | number of shared queue pairs to each memory node; implies the policy `mod` | 4 if shared | from 1 |
+    /// | `lane-policy` | assignment of threads to connections to a memory node: `one-to-one`, each has its own; `mod`, by its index; `rr`, in turn; `rand`, at random | `one-to-one` | |
+    /// | `lanes` | number of shared connections to each memory node; implies the policy `mod` | 4 if shared | from 1 |
     /// | `secret-file` | file with the cluster's secret, readable by its owner only | the variable `FARFIELD_SECRET_FILE`, else no secret | |
-    /// | `ack-timeout` | exponent of the device's retransmission timeout: 4.096 us times two to this power | hardware: eight retransmissions within the timeout; software: 24 | 1 to 31 |
+    /// | `encrypt` | `tcp:` only: `no` to send all but the proofs of the secret in the clear, to memory nodes that allow it | `yes` | `yes`, `no` |
+    /// | `ack-timeout` | `rdma:` only: exponent of the device's retransmission timeout: 4.096 us times two to this power | hardware: eight retransmissions within the timeout; software: 24 | 1 to 31 |
     ///
     /// If the variable `FARFIELD_STALL` is a duration such as `5s`, from 1 ms to an hour, each longer wait is reported once, by a line on stderr: the
     /// thread and task, the awaited event, and the thread or process that delays it. If it is `0` or not set, no wait is reported. In a simulation

@@ -193,6 +193,7 @@ mod tests {
             if refused == 1 {
                 prop_assert!(parsed.last().unwrap().is_err());
             }
+            crate::tcp::parse_any(&bytes);
         }
     }
 }

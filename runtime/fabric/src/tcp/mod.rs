@@ -29,3 +29,26 @@ pub(crate) mod tests;
 pub use network::{Client, TcpEndpoint};
 pub use server::{Server, TcpNodeOptions};
 pub use status::NodeStatus;
+
+/// Parses bytes as each part of the protocol.
+#[cfg(any(fuzzing, test))]
+pub(crate) fn parse_any(bytes: &[u8]) {
+    use channel::{Channel, Handshake, PREAMBLE_BYTES, Preamble, answer, first_record};
+    let secret = crate::handshake::Secret::new(b"open sesame");
+    let preamble = bytes.first_chunk::<PREAMBLE_BYTES>().map(|bytes| Preamble::parse(*bytes));
+    let rest = bytes.get(PREAMBLE_BYTES..).unwrap_or_default();
+    if let (Some(Ok(preamble)), Some(message)) = (preamble, first_record(rest)) {
+        assert!(Handshake::answer(&secret, preamble, message).is_err(), "it has no proof of the secret");
+    }
+    // As frames of a plain channel, of which the memory node parses the first refused one.
+    let (mut rest, mut channel) = (bytes, Channel::Plain);
+    while let Some(body) = first_record(rest) {
+        let contents = channel.open(body, &mut []).expect("it is plain");
+        let operations: Vec<_> = frame::Operations::new(contents).collect();
+        assert!(operations.iter().rev().skip(1).all(Result::is_ok), "the refused one is the last");
+        if let Ok(words) = answer(contents) {
+            drop(frame::words_of(words, words.len() / 8));
+        }
+        rest = &rest[channel::HEAD_BYTES + body.len()..];
+    }
+}
