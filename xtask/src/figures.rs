@@ -36,6 +36,7 @@ pub(crate) const HEADLINES: &[&str] = &[
     "epoch.pin.ratio",
     "epoch_bench.sparse.growth",
     "shm.throughput.ratio",
+    "tcp.encrypted.ratio_to_raw",
     "client.call.ratio_to_mpsc",
     "rdma.read.ratio_to_raw",
     "sim.planted_bugs_found",
@@ -63,6 +64,12 @@ figures! {
     "target/release/shared_memory" {
         "shm.throughput.ratio" Printed "times" "operations a second of three processes on `shm:`, over those of one process with as many threads"
         "shm.fetch_add.ratio_to_raw" Printed "times" "time of a `fetch_add` by a process that mapped another's memory, over that of an `AtomicU64` in the same mapping"
+    }
+    "target/release/tcp" {
+        "tcp.roundtrip.ratio_to_raw" Printed "times" "time of an awaited READ of 8 bytes over TCP on loopback without encryption, over that of a message there and back between two processes that wait in the same way"
+        "tcp.encrypted.ratio_to_raw" Printed "times" "the same with encryption"
+        "tcp.pipelining.speedup" Printed "times" "READs a second of a thread with 16 tasks over TCP on loopback, over those with one task"
+        "tcp.throughput.ratio_to_redis" Printed "times" "READs of a word a second of a thread with 64 tasks over TCP on loopback without encryption, over `GET`s of 8 bytes from Redis with 64 pipelined"
     }
     "target/release/client_calls" {
         "client.call.ratio_to_mpsc" Printed "times" "time of a `client.call` that does one load, over that of a request by `tokio::sync::mpsc` and its answer"

@@ -1,0 +1,295 @@
+//! A memory node over TCP on loopback, against a minimal exchange of messages, and against Redis.
+//!
+//! | figure | measurement | held equal |
+//! |---|---|---|
+//! | `tcp.roundtrip.ratio_to_raw` | an awaited READ of 8 bytes without encryption, over a message there and back | two processes; bytes each way; both ends wait in the same way: they poll, then yield between polls, then sleep until the socket is readable |
+//! | `tcp.encrypted.ratio_to_raw` | the same READ with encryption, over the same message | likewise |
+//! | `tcp.pipelining.speedup` | READs a second of a thread with 16 tasks, over those with one; encrypted | the thread, the word |
+//! | `tcp.throughput.ratio_to_redis` | READs of a word a second of a thread with 64 tasks, without encryption, over `GET`s of 8 bytes with 64 pipelined, by one client thread | loopback, one server process each |
+//!
+//! The sides take turns; the figures are medians of their ratios. Without `redis-server` the last one is skipped aloud.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use farfield::prelude::*;
+use farfield::tcp::{MemoryNode, MemoryNodeOptions};
+use farfield::{Error, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+const RUNS: usize = 31;
+const MESSAGES: usize = 2_000;
+const OPERATIONS: u64 = 4_000;
+const IN_FLIGHT: u64 = 64;
+/// The bytes of the frame of a READ without encryption, and of its answer.
+const REQUEST_BYTES: usize = 2 + 16;
+const ANSWER_BYTES: usize = 2 + 1 + 8;
+
+#[remote]
+struct Counter {
+    value: Atomic<u64>,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        [] => measure(),
+        ["memnode"] => memory_node(),
+        ["echo"] => echo(),
+        _ => Err(Error::other("usage: tcp, without arguments")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// A process of this program that listens, and is killed when it is dropped.
+struct Server(Child, SocketAddr);
+
+impl Server {
+    fn start(word: &str) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe().map_err(Error::other)?);
+        let mut child = command.arg(word).stdout(Stdio::piped()).spawn().map_err(Error::other)?;
+        let mut line = String::new();
+        let output = child.stdout.take().ok_or_else(|| Error::other("it has no output"))?;
+        BufReader::new(output).read_line(&mut line).map_err(Error::other)?;
+        let address = line.trim().parse().map_err(|_| Error::other(format!("`{line}` is no address")))?;
+        Ok(Self(child, address))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn memory_node() -> Result<()> {
+    let mut options = MemoryNodeOptions::new(SocketAddr::from(([127, 0, 0, 1], 0)), 1, 16 << 20);
+    options.serves_plain = true;
+    let node = MemoryNode::listen(&options)?;
+    println!("127.0.0.1:{}", node.port());
+    node.serve()
+}
+
+/// How both ends of the minimal exchange wait: as a lane, and as a memory node.
+#[derive(Default)]
+struct Waiting {
+    attempts: u32,
+    since: Option<Instant>,
+}
+
+impl Waiting {
+    /// As a lane: attempts, then a yield between two, then sleep.
+    fn as_lane(&mut self, socket: &TcpStream) {
+        self.attempts += 1;
+        if self.attempts >= 128 {
+            sleep_until_readable(socket);
+        } else if self.attempts >= 8 && self.attempts.is_multiple_of(2) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// As a memory node: a yield between two attempts for 50 us, then sleep.
+    fn as_node(&mut self, socket: &TcpStream) {
+        if self.since.get_or_insert_with(Instant::now).elapsed() >= Duration::from_micros(50) {
+            sleep_until_readable(socket);
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn sleep_until_readable(socket: &TcpStream) {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    let _ = poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout));
+}
+
+/// Receives a message. Returns false at the end of the connection.
+fn receive(
+    socket: &mut TcpStream,
+    bytes: &mut [u8],
+    mut wait: impl FnMut(&mut Waiting, &TcpStream),
+) -> std::io::Result<bool> {
+    let (mut received, mut waiting) = (0, Waiting::default());
+    while received < bytes.len() {
+        match socket.read(&mut bytes[received..]) {
+            Ok(0) => return Ok(false),
+            Ok(length) => received += length,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => wait(&mut waiting, socket),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// Answers messages of one connection.
+fn echo() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::other)?;
+    println!("{}", listener.local_addr().map_err(Error::other)?);
+    let (mut socket, _) = listener.accept().map_err(Error::other)?;
+    prepare(&socket)?;
+    let mut request = [0; REQUEST_BYTES];
+    while receive(&mut socket, &mut request, Waiting::as_node).map_err(Error::other)? {
+        socket.write_all(&[7; ANSWER_BYTES]).map_err(Error::other)?;
+    }
+    Ok(())
+}
+
+fn prepare(socket: &TcpStream) -> Result<()> {
+    socket.set_nodelay(true).and_then(|()| socket.set_nonblocking(true)).map_err(Error::other)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Returns the median time of a message there and back.
+fn raw(socket: &mut TcpStream) -> Result<f64> {
+    let mut times = Vec::new();
+    for _ in 0..MESSAGES {
+        let began = Instant::now();
+        socket.write_all(&[5; REQUEST_BYTES]).map_err(Error::other)?;
+        receive(socket, &mut [0; ANSWER_BYTES], Waiting::as_lane).map_err(Error::other)?;
+        times.push(began.elapsed().as_secs_f64());
+    }
+    Ok(median(times))
+}
+
+/// A cluster of one memory node, with the counter of this benchmark.
+struct Ours(Cluster);
+
+impl Ours {
+    fn connect(node: &Server, encrypt: &str) -> Result<Self> {
+        Cluster::connect(&format!("tcp://{}?encrypt={encrypt}", node.1)).map(Self)
+    }
+
+    /// Runs a measurement with the counter.
+    fn run(
+        &self,
+        body: impl AsyncFn(&ComputeThread, RemotePtr<Counter>) -> Result<f64> + Sync,
+    ) -> Result<f64> {
+        let measured = self.0.run(1, async |ct| {
+            let new = async || Counter::new_in(ct, Counter::init()).await?.write(ct).await;
+            let counter = ct.root_or_init("counter", new).await?;
+            body(ct, counter).await
+        })?;
+        Ok(measured[0])
+    }
+
+    /// Returns the median time of an awaited READ.
+    fn read(&self) -> Result<f64> {
+        self.run(async |ct, counter| {
+            let mut times = Vec::new();
+            for _ in 0..MESSAGES {
+                let began = Instant::now();
+                counter.value().load(ct).await?;
+                times.push(began.elapsed().as_secs_f64());
+            }
+            Ok(median(times))
+        })
+    }
+
+    /// Returns the READs a second by so many tasks.
+    fn rate(&self, tasks: u64, each: u64) -> Result<f64> {
+        self.run(async |ct, counter| {
+            let began = Instant::now();
+            ct.tasks(tasks as usize, async |_| {
+                for _ in 0..each {
+                    counter.value().load(ct).await?;
+                }
+                Ok(())
+            })
+            .await?;
+            Ok((tasks * each) as f64 / began.elapsed().as_secs_f64())
+        })
+    }
+}
+
+fn measure() -> Result<()> {
+    let (node, echo) = (Server::start("memnode")?, Server::start("echo")?);
+    let mut socket = TcpStream::connect(echo.1).map_err(Error::other)?;
+    prepare(&socket)?;
+    let (plain, sealed) = (Ours::connect(&node, "no")?, Ours::connect(&node, "yes")?);
+    let mut ratios = [const { Vec::new() }; 3];
+    for _ in 0..RUNS {
+        let raw = raw(&mut socket)?;
+        ratios[0].push(plain.read()? / raw);
+        ratios[1].push(sealed.read()? / raw);
+        ratios[2].push(sealed.rate(16, OPERATIONS)? / sealed.rate(1, OPERATIONS)?);
+    }
+    let [plain_ratio, sealed_ratio, speedup] = ratios.map(median);
+    println!("tcp.roundtrip.ratio_to_raw {plain_ratio:.3}");
+    println!("tcp.encrypted.ratio_to_raw {sealed_ratio:.3}");
+    println!("tcp.pipelining.speedup {speedup:.3}");
+    match Redis::start() {
+        Ok(mut redis) => {
+            let mut ratios = Vec::new();
+            for _ in 0..RUNS {
+                ratios.push(plain.rate(IN_FLIGHT, OPERATIONS)? / redis.rate()?);
+            }
+            println!("tcp.throughput.ratio_to_redis {:.3}", median(ratios));
+        }
+        Err(why) => eprintln!("tcp.throughput.ratio_to_redis is SKIPPED: {why}"),
+    }
+    Ok(())
+}
+
+/// `redis-server`, and a connection to it.
+struct Redis(Child, TcpStream);
+
+impl Redis {
+    fn start() -> Result<Self> {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let address = free.map_err(Error::other)?;
+        let child = Command::new("redis-server")
+            .args(["--port", &address.port().to_string(), "--save", "", "--appendonly", "no"])
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| Error::other(format!("redis-server: {error}")))?;
+        let until = Instant::now() + Duration::from_secs(10);
+        let socket = loop {
+            match TcpStream::connect(address) {
+                Ok(socket) => break socket,
+                Err(error) if Instant::now() > until => return Err(Error::other(error)),
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        let mut redis = Self(child, socket);
+        prepare(&redis.1)?;
+        redis.ask(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$8\r\n01234567\r\n", b"+OK\r\n".len())?;
+        Ok(redis)
+    }
+
+    fn ask(&mut self, request: &[u8], answer_bytes: usize) -> Result<()> {
+        self.1.write_all(request).map_err(Error::other)?;
+        receive(&mut self.1, &mut vec![0; answer_bytes], Waiting::as_lane).map_err(Error::other)?;
+        Ok(())
+    }
+
+    /// Returns the `GET`s a second, 64 at a time.
+    fn rate(&mut self) -> Result<f64> {
+        let request = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".repeat(IN_FLIGHT as usize);
+        let began = Instant::now();
+        for _ in 0..OPERATIONS {
+            self.ask(&request, b"$8\r\n01234567\r\n".len() * IN_FLIGHT as usize)?;
+        }
+        Ok((OPERATIONS * IN_FLIGHT) as f64 / began.elapsed().as_secs_f64())
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
