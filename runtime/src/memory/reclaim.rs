@@ -28,6 +28,9 @@ const ATTEMPTS_TO_LEAVE: u32 = 64;
 /// retiring, and while another process is idle, all of them fail.
 const MAX_RETIRED: usize = 4096;
 
+/// The number of retired blocks of the library's own from which on a thread tries to advance the epoch whenever it takes a page of the pool.
+const MAX_INTERNAL: usize = 16;
+
 /// The number of retired bytes beyond which a thread attempts it at each retirement, and waits.
 pub(crate) fn max_garbage(segment_bytes: u64) -> u64 {
     segment_bytes / 16
@@ -103,16 +106,28 @@ impl Worker {
     fn advance_after(&self, block: Block) -> bool {
         let bytes = (self.heap().segment_bytes() / RETIRED_SHARE_PER_ADVANCE).max(block.bytes);
         self.until_advance.set(RETIRED_PER_ADVANCE.min(bytes / block.bytes));
+        self.advance_and_free();
+        self.has_too_much_garbage()
+    }
+
+    fn advance_and_free(&self) {
         self.poll_detached();
         let epoch = self.advance_epoch();
         self.free_expired(epoch);
         self.report_held_bytes();
-        self.has_too_much_garbage()
     }
 
     /// Retires a block of the library's own, under a guard.
     pub(crate) fn retire_block(&self, block: Block) {
         self.put_in_limbo(self.limbo.borrow_mut(), block, BlockKind::Internal);
+    }
+
+    /// Starts to advance the epoch if the thread has retired many blocks of the library's own, and frees the expired ones. Otherwise a thread that
+    /// retires no objects would take new memory for each page of the pool.
+    pub(crate) fn reclaim_internal(&self) {
+        if self.limbo.borrow().internal() >= MAX_INTERNAL {
+            self.advance_and_free();
+        }
     }
 
     /// Returns whether the thread may have retired more bytes than it should keep.
