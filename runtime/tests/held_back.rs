@@ -191,3 +191,30 @@ fn there_is_a_limit_by_default() {
     let (retired, ..) = run.unwrap()[0];
     assert!((256 << 10..(256 << 10) + 20 * BYTES).contains(&retired), "{retired}");
 }
+
+/// An attempt to reclaim READs the epoch. While a guard of another process makes all attempts fail, a retirement mostly costs none.
+#[test]
+fn a_thread_with_many_retired_objects_rarely_tries_to_reclaim_them() {
+    let run = Cluster::connect("sim:size=64MiB").unwrap().run(2, async |ct| {
+        if ct.index() == 1 {
+            let kept = ct.pin();
+            ct.barrier("pinned").await?;
+            ct.barrier("retired").await?;
+            drop(kept);
+            return Ok(());
+        }
+        ct.barrier("pinned").await?;
+        for _ in 0..5000 {
+            make_and_retire(ct).await?;
+        }
+        let before = ct.metrics();
+        for _ in 0..640 {
+            make_and_retire(ct).await?;
+        }
+        let reads = ct.metrics().reads - before.reads;
+        assert!(ct.reclamation().await?.retired_objects > 5000);
+        assert!((10..100).contains(&reads), "{reads} READs for 640 retirements");
+        ct.barrier("retired").await
+    });
+    run.unwrap();
+}

@@ -536,6 +536,23 @@ fn a_thread_with_much_garbage_advances_the_epoch_early() {
     assert_eq!(cluster.clear().unwrap(), 0, "the run has freed its garbage");
 }
 
+/// More objects than a thread keeps go to the pool and come back, on pages that are retired each time.
+#[farfield::test]
+async fn a_thread_that_retires_no_objects_reuses_the_pages_of_the_pool(ct: &ComputeThread) -> Result<()> {
+    for _ in 0..100 {
+        let mut nodes = Vec::new();
+        for key in 0..1000 {
+            nodes.push(node(key, ct).await?);
+        }
+        for node in nodes {
+            ct.delete(node).await?;
+        }
+    }
+    let reclamation = ct.reclamation().await?;
+    assert!((1..100 << 10).contains(&reclamation.retired_bytes), "{reclamation:?}");
+    Ok(())
+}
+
 #[farfield::test]
 async fn an_address_without_an_object_is_neither_freed_nor_retired(ct: &ComputeThread) -> Result<()> {
     let (first, second, third) = (node(1, ct).await?, node(2, ct).await?, node(3, ct).await?);

@@ -7,7 +7,8 @@
 //! `--check`, a step of `cargo xtask ci`, compares the counts with the recorded ones, those of the book's table. A count above its value fails: make
 //! the operation cheaper, or record the new value in the same commit. A count below fails too, since later changes could lose the difference
 //! unnoticed. Counts on `local:` are the same in each run, and [`TOLERANCE`] allows for another C library's `memcpy`. On `shm:` the epoch also depends
-//! on the timing of the other process: counts of retirements are between 530 and 810, depending on when it announces an epoch ([`TOLERANCE_SHARED`]).
+//! on the timing of the other process: ten counts of a retirement were between 492 and 535, and 550 where busy processes shared one processor
+//! with it ([`TOLERANCE_SHARED`]).
 //!
 //! Without valgrind `--check` prints that it is skipped; if `FARFIELD_REQUIRE` names `instructions`, as in `.ci/run`, it fails.
 
@@ -41,7 +42,7 @@ const NATIVE: &str = "lazy-list.update.native";
 const SHARED: &str = ".shm";
 /// The part of the recorded value by which a count may differ from it, alone and on `shm:`.
 const TOLERANCE: f64 = 0.05;
-const TOLERANCE_SHARED: f64 = 0.5;
+const TOLERANCE_SHARED: f64 = 0.1;
 
 /// Instructions of an operation, by its name.
 type Counts = BTreeMap<String, f64>;
@@ -176,10 +177,10 @@ mod tests {
             breaches(&counted(&[("instructions.load", alone), ("instructions.load.shm", shared)]), &recorded)
         };
         assert_eq!(found(100.0, 100.0), [""; 0]);
-        assert_eq!(found(105.0, 150.0), [""; 0], "within the tolerance");
-        assert_eq!(found(95.0, 50.0), [""; 0], "within the tolerance");
+        assert_eq!(found(105.0, 110.0), [""; 0], "within the tolerance");
+        assert_eq!(found(95.0, 90.0), [""; 0], "within the tolerance");
         assert_eq!(found(106.0, 105.0), ["instructions.load has grown from 100 to 106"]);
-        assert_eq!(found(105.0, 151.0), ["instructions.load.shm has grown from 100 to 151"]);
+        assert_eq!(found(105.0, 111.0), ["instructions.load.shm has grown from 100 to 111"]);
         assert_eq!(found(200.0, 200.0).len(), 2);
     }
 

@@ -150,12 +150,16 @@ impl Limbo {
 
     /// Returns the number of objects.
     pub(crate) fn objects(&self) -> usize {
-        self.len() - self.older_internal - self.newest.internal
+        self.len() - self.internal()
+    }
+
+    /// Returns the number of blocks of the library's own.
+    pub(crate) fn internal(&self) -> usize {
+        self.older_internal + self.newest.internal
     }
 
     /// Returns the number of blocks: of objects and of the library.
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.older_blocks + self.newest.blocks.len()
     }
 

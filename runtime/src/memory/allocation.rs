@@ -168,6 +168,7 @@ impl ThreadHeap {
         let (head, counts) = (done.word(head), [done.words(counts)[0], done.words(counts)[1]]);
         drop(done);
         if ct.take_page(node, class, head).await? {
+            ct.reclaim_internal();
             return Ok(true);
         }
         let wanted =

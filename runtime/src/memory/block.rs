@@ -22,7 +22,8 @@ pub(crate) fn known_block<T: Remote>(address: Address, heap: &ThreadHeap) -> Opt
     let behind_origin = heap.grid.behind_origin(address);
     let chunk = heap.grid.chunk_at(behind_origin);
     let is_object = T::TAIL_STRIDE == 0
-        && heap.grid.divides_chunk(address, behind_origin, class)
+        && heap.grid.divides_chunk(address, behind_origin, bytes)
+        && address.offset() + bytes <= heap.grid.limit(address.segment())
         && heap.process.known.has_class(address.segment(), chunk, class);
     is_object.then_some(Block { address, bytes })
 }
@@ -41,7 +42,7 @@ pub(crate) fn block_of<T: Remote>(address: Address, heap: &ThreadHeap) -> Option
     }
     let bytes = heap.grid.block_bytes(T::SIZE as u64, T::ALIGN as u64);
     Some(match heap.known_class(address) {
-        Some(class) if class.bytes() != bytes || !heap.grid.begins_block(address, class) => {
+        Some(class) if class.bytes() != bytes || !heap.grid.begins_block(address, bytes) => {
             Err(refused(address, PointerFault::NoObject))
         }
         _ => Ok(heap.grid.whole(Block { address, bytes })),
@@ -65,7 +66,7 @@ impl ThreadHeap {
             self.grid.usage(at.segment(), chunk, word)?
         };
         match usage {
-            Use::Small(class) if self.grid.begins_block(at, class) => {
+            Use::Small(class) if self.grid.begins_block(at, class.bytes()) => {
                 self.process.known.learn(&self.grid, at.segment(), chunk, Some(class));
                 Ok(Block { address: at, bytes: class.bytes() })
             }

@@ -13,8 +13,8 @@
 //! 2. The process adopts the epoch. If its threads have caught up, one chain writes its slot and, if all other slots
 //!    have announced this epoch too, advances the epoch by CAS.
 //!
-//! Steps are posted and not waited for: after every 64 objects that a thread retires, and after every [`CHAINS_PER_STEP`] chains, so that a
-//! process that only reads does not hold back the others. Waits count as chains, too. An idle process holds back the epoch until
+//! Steps are posted and not waited for: after every 64 objects that a thread retires, at a page of the pool that it takes while 16 are retired, and
+//! after every [`CHAINS_PER_STEP`] chains, so that a process that only reads does not hold back the others. Waits count as chains, too. An idle process holds back the epoch until
 //! it posts a chain or waits, leaves, or is evicted.
 //!
 //! # Joining and leaving

@@ -28,7 +28,7 @@ impl Map {
         let table = self.tables.get(usize::from(at.segment()))?;
         let chunk = self.grid.chunk_of(at)?;
         match table.get(chunk as usize)? {
-            Use::Small(class) if self.grid.begins_block(at, *class) => {
+            Use::Small(class) if self.grid.begins_block(at, class.bytes()) => {
                 Some(Block { address: at, bytes: class.bytes() })
             }
             Use::Large(chunks) => {

@@ -98,11 +98,12 @@ impl Page {
 
 /// Checks that the entries of a page can be blocks of a class on a memory node.
 fn check_entries(grid: &Grid, node: u16, class: Class, page: Address, entries: &[u64]) -> Result<()> {
-    let can_be = |at| grid.is_on_node(at, node) && grid.begins_block(at, class);
+    let bytes = class.bytes();
+    let can_be = |at| grid.is_on_node(at, node) && grid.begins_block(at, bytes);
     match free_blocks(grid, class, entries).position(|(at, _)| !can_be(at)) {
         None => Ok(()),
         Some(index) => {
-            let what = format!("page[{index}] of free blocks of {} bytes", class.bytes());
+            let what = format!("page[{index}] of free blocks of {bytes} bytes");
             let at = page.add(((index + 1) * WORD_BYTES) as u64);
             Err(corrupted_as(what, at, entries[index], "no such block can be at this address"))
         }
@@ -340,7 +341,7 @@ impl Worker {
         let at = Address::from_bits(link & !LISTED);
         let block = if link & LISTED != 0 { PageBlock::Listed } else { PageBlock::Separate };
         let of_page = heap.class_of_page(class, block);
-        if !heap.grid.is_on_node(at, node) || !heap.grid.begins_block(at, of_page) {
+        if !heap.grid.is_on_node(at, node) || !heap.grid.begins_block(at, of_page.bytes()) {
             let what = format!("pool of {} bytes", class.bytes());
             return Err(corrupted_as(
                 what,

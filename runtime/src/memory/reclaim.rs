@@ -24,11 +24,14 @@ pub(crate) const RETIRED_PER_ADVANCE: u64 = 64;
 const RETIRED_SHARE_PER_ADVANCE: u64 = 512;
 /// The number of consecutive attempts without a new epoch after which an ending thread gives up.
 const ATTEMPTS_TO_LEAVE: u32 = 64;
-/// The number of retired objects beyond which a thread waits for an attempt to advance the epoch at each retirement. The same holds beyond a 16th of a
-/// segment.
+/// The number of retired objects beyond which a thread waits for its attempts to advance the epoch. An attempt at each retirement would cost more than
+/// retiring, and while another process is idle, all of them fail.
 const MAX_RETIRED: usize = 4096;
 
-/// The number of retired bytes beyond which it does so.
+/// The number of retired blocks of the library's own from which on a thread tries to advance the epoch whenever it takes a page of the pool.
+const MAX_INTERNAL: usize = 16;
+
+/// The number of retired bytes beyond which a thread attempts it at each retirement, and waits.
 pub(crate) fn max_garbage(segment_bytes: u64) -> u64 {
     segment_bytes / 16
 }
@@ -74,7 +77,7 @@ impl Worker {
     }
 
     /// Retires an object. After some retirements also starts to advance the epoch, and frees the expired blocks. `None` if the object is retired, and
-    /// the thread has to reclaim others, or to move free blocks to the pool.
+    /// the thread has to wait for the reclamation of others, or to move free blocks to the pool.
     #[inline(always)]
     #[allow(clippy::inline_always)] // into `retire_object`
     pub(crate) fn retire(&self, block: Block) -> Option<Result<()>> {
@@ -83,13 +86,13 @@ impl Worker {
             return Some(Err(error));
         }
         count(&self.io.counters.retired, 1);
-        let has_garbage = self.put_in_limbo(limbo, block, BlockKind::Object);
+        let mut must_wait = self.put_in_limbo(limbo, block, BlockKind::Object);
         let until_advance = self.until_advance.get() - 1;
         self.until_advance.set(until_advance);
         if until_advance == 0 {
-            self.advance_after(block);
+            must_wait |= self.advance_after(block);
         }
-        if has_garbage || self.heap().has_to_flush() {
+        if must_wait || self.heap().has_to_flush() {
             return None;
         }
         if self.heap().is_observed {
@@ -98,10 +101,16 @@ impl Worker {
         Some(Ok(()))
     }
 
+    /// Starts to advance the epoch, and frees the expired blocks. Returns whether more are left than the thread should keep.
     #[cold]
-    fn advance_after(&self, block: Block) {
+    fn advance_after(&self, block: Block) -> bool {
         let bytes = (self.heap().segment_bytes() / RETIRED_SHARE_PER_ADVANCE).max(block.bytes);
         self.until_advance.set(RETIRED_PER_ADVANCE.min(bytes / block.bytes));
+        self.advance_and_free();
+        self.has_too_much_garbage()
+    }
+
+    fn advance_and_free(&self) {
         self.poll_detached();
         let epoch = self.advance_epoch();
         self.free_expired(epoch);
@@ -113,13 +122,21 @@ impl Worker {
         self.put_in_limbo(self.limbo.borrow_mut(), block, BlockKind::Internal);
     }
 
-    /// Returns whether the thread may have retired more than it should keep.
+    /// Starts to advance the epoch if the thread has retired many blocks of the library's own, and frees the expired ones. Otherwise a thread that
+    /// retires no objects would take new memory for each page of the pool.
+    pub(crate) fn reclaim_internal(&self) {
+        if self.limbo.borrow().internal() >= MAX_INTERNAL {
+            self.advance_and_free();
+        }
+    }
+
+    /// Returns whether the thread may have retired more bytes than it should keep.
     #[inline(always)]
     #[allow(clippy::inline_always)] // into `retire`
     fn put_in_limbo(&self, mut limbo: RefMut<'_, Limbo>, block: Block, kind: BlockKind) -> bool {
         let tag = if self.heap().is_observed { self.observe_retired(block) } else { self.io.epoch.tag() };
         limbo.push(tag, block, kind);
-        limbo.bytes() > self.most_unchecked || limbo.len() > MAX_RETIRED
+        limbo.bytes() > self.most_unchecked
     }
 
     /// Reports a retired block to a sweep and to the simulator. Returns its tag.

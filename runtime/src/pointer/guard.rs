@@ -36,9 +36,9 @@ impl Guard<'_> {
     /// Retires an object that this thread has unlinked. It is freed once no guard protects it.
     ///
     /// No round trip; one for a type with a `Tail`, unless the process knows the chunk of the object. After some retirements it also starts to
-    /// advance the epoch, without waiting, and frees objects whose grace period is over. A thread with more than 4,096 retired objects, or more than
-    /// a 16th of a segment, that are not freed calls [`try_reclaim`](ComputeThread::try_reclaim) each time, which takes up to two round trips if
-    /// compute threads are in several processes.
+    /// advance the epoch, without waiting, and frees objects whose grace period is over. A thread with more than 4,096 retired objects that are not
+    /// freed then calls [`try_reclaim`](ComputeThread::try_reclaim), which takes up to two round trips if compute threads are in several processes.
+    /// A thread with more than a 16th of a segment does so at each retirement.
     ///
     /// # Errors
     /// [`Error::InvalidPointer`](crate::Error::InvalidPointer) if no object can be at the address; in debug builds also if no object is there, or it
@@ -55,7 +55,9 @@ impl Guard<'_> {
     async fn finish_retirement<T: Remote>(&self, at: Address) -> Result<()> {
         if T::TAIL_STRIDE > 0 {
             let block = self.ct.heap().look_up(self, at).await?;
-            self.ct.retire(block).transpose()?;
+            if let Some(retired) = self.ct.retire(block) {
+                return retired;
+            }
         }
         if self.ct.has_too_much_garbage() {
             self.ct.try_reclaim().await;

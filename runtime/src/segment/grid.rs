@@ -241,10 +241,10 @@ impl Grid {
         })
     }
 
-    /// Returns whether a block of `class` can begin at `at`, which is in a chunk of that class.
+    /// Returns whether a block of `bytes` bytes, the size of a class, can begin at `at`, which is in a chunk of that class.
     #[inline]
-    pub(crate) fn begins_block(&self, at: Address, class: Class) -> bool {
-        self.has(at, class.bytes()) && self.divides_chunk(at, self.behind_origin(at), class)
+    pub(crate) fn begins_block(&self, at: Address, bytes: u64) -> bool {
+        self.has(at, bytes) && self.divides_chunk(at, self.behind_origin(at), bytes)
     }
 
     /// The bytes from a segment's first chunk to an address. If the address is before it, more than a segment has.
@@ -253,19 +253,24 @@ impl Grid {
         at.offset().wrapping_sub(self.origin(at.segment()))
     }
 
-    /// Like [`begins_block`](Self::begins_block). What it returns for an address in no chunk has no meaning.
+    /// Like [`begins_block`](Self::begins_block), for a block that ends before the segment's chunks do. What it returns for an address in no chunk has
+    /// no meaning.
     #[inline]
-    pub(crate) fn divides_chunk(&self, at: Address, behind_origin: u64, class: Class) -> bool {
-        let (offset, bytes) = (at.offset(), class.bytes());
+    pub(crate) fn divides_chunk(&self, at: Address, behind_origin: u64, bytes: u64) -> bool {
+        let align = block_align(bytes);
         let within = behind_origin & (self.chunk_bytes - 1);
+        if within + bytes > self.chunk_bytes {
+            return false;
+        }
+        if align == bytes {
+            // The first block begins at the first multiple of the size, so all multiples begin one.
+            return at.offset().is_multiple_of(bytes);
+        }
         // From the beginning of the chunk to its first block.
-        let padding = offset.wrapping_sub(within).wrapping_neg() & (block_align(bytes) - 1);
+        let padding = at.offset().wrapping_sub(within).wrapping_neg() & (align - 1);
         let from_first = within.wrapping_sub(padding);
         // A chunk has far fewer than 2^32 bytes, and 32 bits are divided faster than 64.
-        (from_first as u32).is_multiple_of(bytes as u32)
-            && from_first < self.chunk_bytes
-            && within + bytes <= self.chunk_bytes
-            && offset + bytes <= self.limit(at.segment())
+        (from_first as u32).is_multiple_of(bytes as u32) && from_first < self.chunk_bytes
     }
 }
 
@@ -336,17 +341,20 @@ mod tests {
 
     #[test]
     fn blocks_begin_where_they_can() {
-        let grid = grid(1 << 22);
-        for class in (0..super::super::classes::CLASSES).filter_map(Class::from_index) {
-            let Some(class) = grid.class_of(class.bytes()) else { continue };
-            let (first, bytes) = grid.blocks(1, 3, class);
-            assert!(bytes >= class.bytes(), "{class:?} fits");
-            assert_eq!(grid.rest(first, class), bytes);
-            let last = first.add(bytes - class.bytes());
-            assert!(grid.begins_block(first, class) && grid.begins_block(last, class));
-            let behind = first.add(bytes);
-            assert!(grid.chunk_of(behind) != Some(3) || !grid.begins_block(behind, class));
-            assert!(class.bytes() == 8 || !grid.begins_block(first.add(8), class), "inside a block");
+        for (segment_bytes, chunk) in [(1 << 22, 3), (100_000, 3), (1 << 22, u64::MAX)] {
+            let grid = grid(segment_bytes);
+            // The last chunk may be shorter.
+            let chunk = chunk.min(grid.chunks(1) - 1);
+            for class in (0..super::super::classes::CLASSES).filter_map(Class::from_index) {
+                let Some(class) = grid.class_of(class.bytes()) else { continue };
+                let (first, bytes) = grid.blocks(1, chunk, class);
+                assert_eq!(grid.rest(first, class), bytes);
+                let blocks = (0..bytes / class.bytes()).map(|number| first.add(number * class.bytes()));
+                let words = (grid.start(1, chunk).offset()..grid.end(1, chunk)).step_by(WORD_BYTES);
+                let begun = words.map(|offset| Address::new(1, offset));
+                let begun = begun.filter(|at| grid.begins_block(*at, class.bytes()));
+                assert!(begun.eq(blocks), "{class:?} in chunk {chunk} of {segment_bytes} bytes");
+            }
         }
     }
 
