@@ -21,8 +21,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const RUNS: usize = 31;
 const MESSAGES: usize = 2_000;
-const OPERATIONS: u64 = 4_000;
-const IN_FLIGHT: u64 = 64;
+const OPERATIONS: u32 = 4_000;
+const IN_FLIGHT: u32 = 64;
 /// The bytes of the frame of a READ without encryption, and of its answer.
 const REQUEST_BYTES: usize = 2 + 16;
 const ANSWER_BYTES: usize = 2 + 1 + 8;
@@ -200,7 +200,7 @@ impl Ours {
     }
 
     /// Returns the READs a second by so many tasks.
-    fn rate(&self, tasks: u64, each: u64) -> Result<f64> {
+    fn rate(&self, tasks: u32, each: u32) -> Result<f64> {
         self.run(async |ct, counter| {
             let began = Instant::now();
             ct.tasks(tasks as usize, async |_| {
@@ -210,7 +210,7 @@ impl Ours {
                 Ok(())
             })
             .await?;
-            Ok((tasks * each) as f64 / began.elapsed().as_secs_f64())
+            Ok(f64::from(tasks * each) / began.elapsed().as_secs_f64())
         })
     }
 }
@@ -283,7 +283,7 @@ impl Redis {
         for _ in 0..OPERATIONS {
             self.ask(&request, b"$8\r\n01234567\r\n".len() * IN_FLIGHT as usize)?;
         }
-        Ok((OPERATIONS * IN_FLIGHT) as f64 / began.elapsed().as_secs_f64())
+        Ok(f64::from(OPERATIONS * IN_FLIGHT) / began.elapsed().as_secs_f64())
     }
 }
 
