@@ -36,7 +36,6 @@ pub(crate) const HEADLINES: &[&str] = &[
     "epoch.pin.ratio",
     "epoch_bench.sparse.growth",
     "shm.throughput.ratio",
-    "tcp.encrypted.ratio_to_raw",
     "client.call.ratio_to_mpsc",
     "rdma.read.ratio_to_raw",
     "sim.planted_bugs_found",
