@@ -18,6 +18,9 @@
 //!
 //! `cargo bench --bench abstraction` measures both by criterion; `-- --ratio` times them in turn, many times, and prints
 //! the medians of the ratios: `abstraction.get.ratio`, `abstraction.update.ratio`, and `abstraction.get.segments_4.ratio`.
+//!
+//! `abstraction.chase.nodes_4.ratio` has Farfield on both sides: a cycle of 256 objects, each READ depending on the one before, which are at random on four
+//! memory nodes, so in four segments, or all on one. Most of its READs are in another segment than the one before.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -35,6 +38,13 @@ const KEYS: u64 = 256;
 const ROUNDS: usize = 101;
 /// How often a timing uses each key.
 const REPEATS: usize = 20;
+
+/// An object of a cycle, as large as a node of the lists.
+#[remote]
+struct Step {
+    next: Link<Step>,
+    words: [u64; 2],
+}
 
 /// Every key of 0 to `end`, several times, in an order that branch predictors cannot learn.
 fn questions(end: u64) -> Vec<u64> {
@@ -135,6 +145,40 @@ async fn update_ratio(ct: &ComputeThread) -> farfield::Result<f64> {
     Ok(median(ratios))
 }
 
+/// Makes a cycle of as many objects as there are keys, on the first of the cluster's memory nodes, in an order without regard to the nodes. Returns one.
+async fn cycle(nodes: u64, ct: &ComputeThread) -> farfield::Result<RemotePtr<Step>> {
+    let (mut steps, g) = (Vec::new(), &ct.pin());
+    for number in 0..KEYS {
+        let site = ct.on_node((number % nodes) as u16);
+        steps.push(Step::new_in(site, Step::init([0; 2])).await?.write(ct).await?);
+    }
+    steps.shuffle(&mut SmallRng::seed_from_u64(1));
+    for (step, next) in steps.iter().zip(steps.iter().cycle().skip(1)) {
+        step.next().store(g, *next).await?;
+    }
+    Ok(steps[0])
+}
+
+async fn time_chase(first: RemotePtr<Step>, ct: &ComputeThread) -> farfield::Result<Duration> {
+    let (g, started) = (&ct.pin(), Instant::now());
+    let mut step = first.shared(g);
+    for _ in 0..KEYS * REPEATS as u64 {
+        step = step.read(g).await?.next;
+    }
+    black_box(step);
+    Ok(started.elapsed())
+}
+
+async fn chase_ratio(ct: &ComputeThread) -> farfield::Result<f64> {
+    let (on_one, on_four) = (cycle(1, ct).await?, cycle(4, ct).await?);
+    let mut ratios = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        let on_one = time_chase(on_one, ct).await?;
+        ratios.push(time_chase(on_four, ct).await?.as_secs_f64() / on_one.as_secs_f64());
+    }
+    Ok(median(ratios))
+}
+
 fn median(mut ratios: Vec<f64>) -> f64 {
     ratios.sort_by(f64::total_cmp);
     ratios[ratios.len() / 2]
@@ -150,6 +194,7 @@ fn main() {
         println!("abstraction.get.ratio {:.3}", with_thread("local:", get_ratio));
         println!("abstraction.update.ratio {:.3}", with_thread("local:", update_ratio));
         println!("abstraction.get.segments_4.ratio {:.3}", with_thread("local:segments=4", get_ratio));
+        println!("abstraction.chase.nodes_4.ratio {:.3}", with_thread("local:nodes=4", chase_ratio));
         return;
     }
     let mut criterion = Criterion::default().configure_from_args();

@@ -55,6 +55,7 @@ figures! {
     "cargo bench --quiet -p farfield-benches --bench abstraction -- --ratio" {
         "abstraction.get.ratio" Printed "times" "time of a lazy list's `get` of 256 keys on the embedded fabric, over that of the same list by hand on `crossbeam-epoch`"
         "abstraction.get.segments_4.ratio" Printed "times" "the same in a cluster of four segments"
+        "abstraction.chase.nodes_4.ratio" Printed "times" "time of dependent READs of 256 objects that are at random on four memory nodes, over that of 256 on one"
         "abstraction.update.ratio" Printed "times" "time of a lazy list's `insert` and `remove` in turn, with half of 512 keys present, over that of the same list by hand"
     }
     "cargo test -p farfield-examples --test allocations -- --nocapture" {

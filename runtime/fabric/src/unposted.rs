@@ -44,16 +44,36 @@ impl<'a, C, P> Unposted<'a, C, P> {
         self.posted.write(posted);
         self.thread = None;
     }
+
+    /// Returns the posted operation, which is completed. Then nothing is left to drop: the state is that before the first poll.
+    #[inline]
+    pub fn take_posted(&mut self, thread: &'a C) -> Option<P> {
+        // SAFETY: if `thread` is `None`, `posted` is initialised. Below, `thread` is set, so nothing uses it again.
+        let posted = self.thread.is_none().then(|| unsafe { self.posted.assume_init_read() });
+        self.thread = Some(thread);
+        posted
+    }
 }
 
 impl<C, P> Drop for Unposted<'_, C, P> {
     #[inline]
     fn drop(&mut self) {
         if self.thread.is_none() {
-            // SAFETY: it is initialised by the invariant, and dropped once: nothing uses the state after this.
-            unsafe { self.posted.assume_init_drop() };
+            // SAFETY: `posted` is initialised by the invariant, and dropped once: nothing uses the state after this.
+            unsafe { drop_posted(&mut self.posted) };
         }
     }
+}
+
+/// Drops a posted operation. Cold, although a future that waited is dropped like this, too: where the future is polled, the compiler would keep the
+/// result on the stack for this call, on the path of the host fabric as well.
+///
+/// # Safety
+/// It is initialised, and not used after this.
+#[cold]
+unsafe fn drop_posted<P>(posted: &mut MaybeUninit<P>) {
+    // SAFETY: the contract.
+    unsafe { posted.assume_init_drop() };
 }
 
 #[cfg(test)]
@@ -77,6 +97,17 @@ mod tests {
         assert_eq!(Rc::strong_count(&posted), 2);
         drop(state);
         assert_eq!(Rc::strong_count(&posted), 1);
+    }
+
+    #[test]
+    fn a_completed_operation_is_taken_once() {
+        let (thread, posted) = (7, Rc::new(()));
+        let mut state = Unposted::new(&thread);
+        assert_eq!(state.take_posted(&thread), None);
+        state.set_posted(Rc::clone(&posted));
+        drop(state.take_posted(&thread));
+        assert_eq!(Rc::strong_count(&posted), 1);
+        assert_eq!((state.thread(), state.take_posted(&thread)), (Some(&7), None));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use crate::error::{self, Error, PointerFault, Result};
 use crate::io::operations::*;
@@ -15,7 +15,7 @@ use crate::io::{ReadWords, Single, poll_single};
 use crate::memory::worker::Worker;
 use crate::session::ComputeThread;
 use farfield_fabric::Unposted;
-use farfield_fabric::host::{Window, load, load_in_pairs, load_many};
+use farfield_fabric::host::{FEWEST_IN_PAIRS, Window, load, load_in_pairs, load_many};
 use farfield_words::Address;
 use farfield_words::scratch::{Scratch, bytes, copied};
 use farfield_words::{Field, WORD_BYTES};
@@ -24,14 +24,14 @@ use farfield_words::{Field, WORD_BYTES};
 #[must_use = "nothing is read until it is awaited"]
 pub struct Read<'g, F> {
     at: Address,
-    state: Unposted<'g, ComputeThread, Single<'g, Worker>>,
+    state: Unposted<'g, Worker, Single<'g, Worker>>,
     field: PhantomData<fn() -> F>,
 }
 
 impl<'g, F: Field> Read<'g, F> {
     #[inline]
     pub(crate) fn new(at: Address, ct: &'g ComputeThread) -> Self {
-        Self { at, state: Unposted::new(ct), field: PhantomData }
+        Self { at, state: Unposted::new(ct.worker()), field: PhantomData }
     }
 
     /// True if the access begins and ends at word boundaries. The READ then checks its address.
@@ -57,7 +57,7 @@ impl<'g, F: Field> Read<'g, F> {
     ) -> Poll<Result<R>> {
         let (words, from) = (self.words(), Address::from_bits(self.at.bits() - self.within() as u64));
         let read = (from, ReadWords(words));
-        poll_single(&mut self.state, |ct| ct.worker(), read, context, |buffer| result(&buffer[..words]))
+        poll_single(&mut self.state, read, context, |buffer| result(&buffer[..words]))
     }
 }
 
@@ -83,8 +83,8 @@ impl<'g, F: Field> Read<'g, F> {
             let mut scratch = Scratch::<F::Cell>::new();
             let into = scratch.words();
             let words = match Self::WORDS {
-                0..8 => load(words, into),
-                8..=16 => load_in_pairs(words, into),
+                0..FEWEST_IN_PAIRS => load(words, into),
+                FEWEST_IN_PAIRS..=Window::MOST_WORDS => load_in_pairs(words, into),
                 _ => load_many(words, into),
             };
             return Poll::Ready(F::decode(at, bytes(words)).map_err(Into::into));
@@ -99,11 +99,11 @@ impl<'g, F: Field> Read<'g, F> {
         // Decoded here too, not in the cold function: a value that is returned through memory there would be copied through memory here, on the path
         // above as well, at the price of a stalled load.
         let mut buffer = [const { MaybeUninit::uninit() }; Window::MOST_WORDS + 1];
-        match self.poll_posted(context, |words| copied(words, &mut buffer)) {
-            Poll::Ready(Ok(words)) => Poll::Ready(F::decode(at, &bytes(words)[within..]).map_err(Into::into)),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Pending => Poll::Pending,
-        }
+        let words = ready!(self.poll_posted(context, |words| copied(words, &mut buffer)));
+        // Found here, before the result is decoded, and so not once more where the future is dropped: that may be a call, and the result would be on the
+        // stack during it, on the path above as well.
+        assert!(self.state.thread().is_some(), "a READ is completed, so nothing is posted");
+        Poll::Ready(words.and_then(|words| F::decode(at, &bytes(words)[within..]).map_err(Into::into)))
     }
 
     #[inline(never)]

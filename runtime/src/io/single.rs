@@ -11,7 +11,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::detached::Detaching;
 use super::metrics::count;
@@ -46,27 +46,30 @@ pub(crate) struct Single<'t, T: Thread> {
     ticket: Option<Ticket>,
 }
 
-/// Posts an operation at its first poll, and polls it. `result` receives the buffer at whose beginning its result is.
+/// Posts an operation at its first poll, and polls it. `result` receives the buffer at whose beginning its result is. Once it is completed, the state
+/// is that before the first poll, so that nothing is left to drop.
 #[inline(always)]
-pub(crate) fn poll_single<'t, C, T: Thread, R>(
-    state: &mut Unposted<'t, C, Single<'t, T>>,
-    thread: impl FnOnce(&'t C) -> &'t T,
+pub(crate) fn poll_single<'t, T: Thread, R>(
+    state: &mut Unposted<'t, T, Single<'t, T>>,
     (at, verb): (Address, impl Verb),
     context: &mut Context<'_>,
     result: impl FnOnce(&[u64]) -> R,
 ) -> Poll<Result<R>> {
     if let Some(ct) = state.thread() {
-        return poll_first(state, thread(ct), (at, verb), context, result);
+        return poll_first(state, ct, (at, verb), context, result);
     }
     let Some(single) = state.posted() else { unreachable!("an operation is posted by its first poll") };
     let (op, _) = verb.operation(at);
-    single.poll(op.words(), context, result)
+    let ct = single.ct;
+    let result = ready!(single.poll(op.words(), context, result));
+    state.take_posted(ct);
+    Poll::Ready(result)
 }
 
 /// The first poll. Not inlined, so that the later ones save fewer registers.
 #[inline(never)]
-fn poll_first<'t, C, T: Thread, R>(
-    state: &mut Unposted<'t, C, Single<'t, T>>,
+fn poll_first<'t, T: Thread, R>(
+    state: &mut Unposted<'t, T, Single<'t, T>>,
     ct: &'t T,
     (at, verb): (Address, impl Verb),
     context: &mut Context<'_>,

@@ -47,7 +47,7 @@ impl<'t, T: Thread, V: WordVerb> WordOperation<'t, T, V> {
     /// Posts the operation, or polls it.
     #[cold]
     fn poll_posted(&mut self, context: &mut Context<'_>) -> Poll<Result<V::Output>> {
-        poll_single(&mut self.state, |ct| ct, (self.at, self.verb), context, V::result)
+        poll_single(&mut self.state, (self.at, self.verb), context, V::result)
     }
 }
 
