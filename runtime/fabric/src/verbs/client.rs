@@ -10,7 +10,7 @@ use super::device::Device;
 use super::lane::Lane;
 use super::lanes::{self, Lanes, OwnSet, Pool, SharedSet};
 use super::manager::cannot_connect;
-use super::node::{Connector, Control, Node};
+use super::node::{Connector, Control, Node, Route};
 use crate::chain::RawChain;
 use crate::error::{Error, Result};
 use crate::handshake::{ConnectionKind, Hello, Join, NodePosition};
@@ -34,6 +34,8 @@ pub struct Client {
     lanes: Mutex<Pool<Connector>>,
     sharing: Sharing,
     geometry: Geometry,
+    /// The way to each segment.
+    routes: Arc<[Route]>,
     /// The process's number, which no other process of the cluster ever has, and its lease.
     number: u32,
     lease: Duration,
@@ -108,6 +110,7 @@ impl Client {
         }
         let geometry = geometry.ok_or_else(|| Error::other("a cluster has at least one memory node"))?;
         Ok(Self {
+            routes: joined.iter().flat_map(|node: &Arc<Node>| node.routes()).collect(),
             nodes: joined,
             lanes: Mutex::default(),
             sharing: config.sharing,
@@ -124,6 +127,10 @@ impl Client {
     /// Returns the geometry of the cluster, from its memory nodes' welcomes.
     pub fn geometry(&self) -> Geometry {
         self.geometry
+    }
+
+    pub(super) fn routes(&self) -> &Arc<[Route]> {
+        &self.routes
     }
 
     /// Returns the process's number, which no other process of this incarnation of the cluster ever has.

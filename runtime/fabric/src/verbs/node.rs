@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::batch::{Batch, Refused, Target};
+use super::batch::{Batch, Refused};
 use super::config::VerbsConfig;
 use super::device::{SPARE_COMPLETIONS, ack_timeout, check};
 use super::lane::{Connect, Wire};
 use super::manager::{EventKind, cannot_connect, connect, resolve, wait_for};
-use super::pipeline::{Credits, Request};
+use super::pipeline::{Credits, MOST_REQUESTS, Request};
 use super::queue::{Completion, Completions, Messages, Outcome, RECEIVED};
 use super::queue_pair::QueuePair;
 use super::region::{Access, Domain, Region};
+use crate::chain::SINGLE_WORDS;
 use crate::error::{self, Error, Result};
 use crate::handshake::{
     ConnectionKind, Hello, JOIN_BYTES, Join, Key, MAX_WELCOME_BYTES, NodePosition, Nonce, Reply, Secret,
@@ -25,8 +26,10 @@ use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;
 
 /// The requests in a lane's send queue, if the device allows as many: enough for a few tens of tasks.
-const REQUESTS: u32 = 256;
-/// The size of a lane's ring, into which it reads and from which it writes.
+const REQUESTS: u32 = MOST_REQUESTS as u32;
+/// The places of single operations in a lane's ring: more than most threads have in flight. Those beyond are copied once more.
+const PLACES: usize = 512;
+/// The size of the rest of a lane's ring, into which it reads and from which it writes.
 const RING_BYTES: u64 = 128 << 10;
 /// WRITEs up to this size are inline in their work request: the words of a small node.
 const INLINE_BYTES: u32 = 64;
@@ -45,6 +48,13 @@ pub(super) struct Node {
     incarnation: u64,
     segments: Vec<Segment>,
     session: Mutex<Session>,
+}
+
+/// The way to a segment: its memory node, and its key and its first word's address there.
+pub(super) struct Route {
+    pub(super) node: u16,
+    pub(super) key: u32,
+    pub(super) base: u64,
 }
 
 /// An open control connection, and the results of its handshake.
@@ -204,6 +214,12 @@ impl Node {
         self.first_segment
     }
 
+    /// Returns the ways to its segments, in order.
+    pub(super) fn routes(&self) -> impl Iterator<Item = Route> {
+        let node = self.position.node;
+        self.segments.iter().map(move |Segment { base, rkey }| Route { node, key: *rkey, base: *base })
+    }
+
     /// Returns whether a process is gone from this node: the question itself disconnects it. `None` if the node does not answer.
     pub(super) fn is_gone(&self, process: u32) -> Option<bool> {
         let mut session =
@@ -242,7 +258,8 @@ impl Node {
         let requests =
             REQUESTS.min(limits.requests).min(limits.completions.saturating_sub(SPARE_COMPLETIONS));
         let completions = Completions::new(device, requests + SPARE_COMPLETIONS, false).map_err(text)?;
-        let ring = Region::new(&domain, RING_BYTES, Access::Local).map_err(text)?;
+        let places = (PLACES * SINGLE_WORDS * WORD_BYTES) as u64;
+        let ring = Region::new(&domain, places + RING_BYTES, Access::Local).map_err(text)?;
         // A device that supports fewer inline bytes may refuse.
         let queue_pair = QueuePair::new(id, &domain, &completions, requests, INLINE_BYTES)
             .or_else(|(id, _)| QueuePair::new(id, &domain, &completions, requests, 0))
@@ -261,6 +278,7 @@ impl Node {
             requests: requests as usize,
             reads: usize::from(reads),
             words: RING_BYTES as usize / WORD_BYTES,
+            places: PLACES,
             inline_words: queue_pair.inline_bytes().min(INLINE_BYTES) as usize / WORD_BYTES,
         };
         let batch = Batch::new(credits.requests, &ring);
@@ -286,16 +304,21 @@ impl Wire for Connection {
     fn credits(&self) -> Credits {
         self.credits
     }
+    #[inline]
     fn ring(&self) -> &Region {
         &self.ring
     }
+    #[allow(clippy::inline_always)] // as `Batch::add`
+    #[inline(always)]
+    fn add(&mut self, request: Request) {
+        self.batch.add(request);
+    }
+    fn signal_last(&mut self) {
+        self.batch.signal_last();
+    }
     #[inline]
-    fn post<'a>(
-        &mut self,
-        mut next: impl FnMut(&Region) -> Option<(Request<'a>, Target)>,
-    ) -> Result<usize, Refused> {
-        let Self { queue_pair, ring, batch, .. } = self;
-        batch.post(queue_pair, || next(ring))
+    fn post(&mut self) -> Result<(), Refused> {
+        self.batch.post(&self.queue_pair, &self.ring)
     }
     #[inline]
     fn completions(&mut self, each: impl FnMut(Completion)) -> usize {
@@ -318,6 +341,7 @@ impl Connect for Connector {
     fn connect(&self) -> Result<Connection> {
         self.node.connect(&self.last)
     }
+    #[inline]
     fn segments(&self) -> (u16, &[Segment]) {
         (self.node.first_segment, &self.node.segments)
     }
