@@ -1,8 +1,8 @@
 //! `WordOperation`: the future of one operation on far memory that has at most one word as its result.
 //!
 //! Written by hand, like [`Read`](crate::Read): on the host fabric its poll is the operation itself, which is inlined into its caller. (Of two nested
-//! `async fn`s each was called, saved the registers and kept its arguments in memory: 100 instructions around one exchange.) On other fabrics the
-//! cold function posts and polls it; see [`single`](super::single).
+//! `async fn`s each was called, saved the registers and kept its arguments in memory: 100 instructions around one exchange.) On other fabrics
+//! functions that are not inlined post and poll it; see [`single`](super::single).
 
 #![allow(clippy::inline_always)] // or arguments and results are copied through memory
 
