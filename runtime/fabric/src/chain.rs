@@ -11,6 +11,9 @@ use farfield_words::Address;
 /// The largest buffer that a thread keeps for its next chain, in words.
 const MAX_KEPT_WORDS: usize = 512;
 
+/// The most words of an operation that a fabric may keep in place of a chain of one.
+pub const SINGLE_WORDS: usize = 16;
+
 /// A chain under construction, in flight or completed. Its words have no types.
 #[derive(Debug, Default)]
 pub struct RawChain {

@@ -18,6 +18,11 @@ pub enum Posted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub u64);
 
+impl Ticket {
+    /// The ticket of no chain.
+    pub const NONE: Self = Self(u64::MAX);
+}
+
 /// A compute thread's access to a fabric. Each thread has its own.
 ///
 /// The methods with a default are for asynchronous fabrics, on which chains stay in flight while their thread runs.

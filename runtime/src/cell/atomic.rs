@@ -1,6 +1,11 @@
 //! `Atomic<T>`: a word that threads change concurrently.
 
+use std::future::Future;
 use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
 
 use super::{Place, Read};
 use crate::error::Result;
@@ -72,17 +77,27 @@ impl<'g, T: Word> Place<'g, Atomic<T>> {
 
     /// Replaces the value. One round trip.
     #[inline]
-    pub async fn store(self, ct: &ComputeThread, value: T) -> Result<()> {
-        ct.write_word(self.address(), value.to_word()).await
+    pub fn store<'t>(
+        self,
+        ct: &'t ComputeThread,
+        value: T,
+    ) -> impl Future<Output = Result<()>> + use<'t, 'g, T> {
+        ct.write_word(self.address(), value.to_word())
     }
 
     /// Replaces the value by `new` if it is `current`. Returns the previous value, as `Ok` if it was replaced. One round trip.
     #[inline]
-    pub async fn compare_exchange(self, ct: &ComputeThread, current: T, new: T) -> Result<Result<T, T>> {
-        let expected = current.to_word();
-        let found = ct.compare_exchange_word(self.address(), expected, new.to_word()).await?;
-        let old = from_word(self.address(), found)?;
-        Ok(if found == expected { Ok(old) } else { Err(old) })
+    pub fn compare_exchange<'t>(
+        self,
+        ct: &'t ComputeThread,
+        current: T,
+        new: T,
+    ) -> impl Future<Output = Result<Result<T, T>>> + use<'t, 'g, T> {
+        let (at, expected) = (self.address(), current.to_word());
+        ct.compare_exchange_word(at, expected, new.to_word()).convert(move |found| {
+            let old = from_word(at, found)?;
+            Ok(if found == expected { Ok(old) } else { Err(old) })
+        })
     }
 
     /// Replaces the value and returns the previous one. Two round trips, more under contention.
@@ -117,27 +132,35 @@ impl<'g, T: Word> Place<'g, Atomic<T>> {
     }
 }
 
-impl<T: Integer> Place<'_, Atomic<T>> {
+impl<'g, T: Integer> Place<'g, Atomic<T>> {
     /// Adds modulo 2 to the number of bits. Returns the previous value. One round trip for 64-bit integers, two for narrower ones.
     #[inline]
-    pub async fn fetch_add(self, ct: &ComputeThread, addend: T) -> Result<T> {
+    pub fn fetch_add<'t>(
+        self,
+        ct: &'t ComputeThread,
+        addend: T,
+    ) -> impl Future<Output = Result<T>> + use<'t, 'g, T> {
         if T::WHOLE_WORD {
-            return Ok(from_word(
-                self.address(),
-                ct.fetch_add_word(self.address(), addend.to_word()).await?,
-            )?);
+            let at = self.address();
+            let add = ct.fetch_add_word(at, addend.to_word());
+            return Addition::Whole { add: add.convert(move |old| Ok(from_word(at, old)?)) };
         }
-        self.update(ct, |value| value.wrapping_add(addend)).await
+        Addition::Narrow { update: self.update(ct, move |value| value.wrapping_add(addend)) }
     }
 
     /// Subtracts modulo 2 to the number of bits. Returns the previous value. One round trip for 64-bit integers, two for narrower ones.
     #[inline]
-    pub async fn fetch_sub(self, ct: &ComputeThread, subtrahend: T) -> Result<T> {
+    pub fn fetch_sub<'t>(
+        self,
+        ct: &'t ComputeThread,
+        subtrahend: T,
+    ) -> impl Future<Output = Result<T>> + use<'t, 'g, T> {
         if T::WHOLE_WORD {
-            let addend = subtrahend.to_word().wrapping_neg();
-            return Ok(from_word(self.address(), ct.fetch_add_word(self.address(), addend).await?)?);
+            let at = self.address();
+            let add = ct.fetch_add_word(at, subtrahend.to_word().wrapping_neg());
+            return Addition::Whole { add: add.convert(move |old| Ok(from_word(at, old)?)) };
         }
-        self.update(ct, |value| value.wrapping_sub(subtrahend)).await
+        Addition::Narrow { update: self.update(ct, move |value| value.wrapping_sub(subtrahend)) }
     }
 
     /// Replaces the value by the maximum of itself and `other`. Returns the previous value. Two round trips; one if the value does not change.
@@ -150,6 +173,28 @@ impl<T: Integer> Place<'_, Atomic<T>> {
     pub async fn fetch_min(self, ct: &ComputeThread, other: T) -> Result<T> {
         let changed = self.fetch_update(ct, |value| (other < value).then_some(other)).await?;
         Ok(changed.unwrap_or_else(|value| value))
+    }
+}
+
+pin_project! {
+    /// The future of an addition: one operation, or a loop for a part of a word. Which of the two is constant for a type.
+    #[project = ProjectedAddition]
+    enum Addition<A, U> {
+        Whole { #[pin] add: A },
+        Narrow { #[pin] update: U },
+    }
+}
+
+impl<R, A: Future<Output = R>, U: Future<Output = R>> Future for Addition<A, U> {
+    type Output = R;
+
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // the addition itself is, on the host fabric
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
+        match self.project() {
+            ProjectedAddition::Whole { add } => add.poll(context),
+            ProjectedAddition::Narrow { update } => update.poll(context),
+        }
     }
 }
 

@@ -49,7 +49,8 @@ impl<'g, F: Field> Read<'g, F> {
     }
 
     /// Posts the READ, or polls it.
-    #[cold]
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // what is not inlined are functions for all types
     fn poll_posted<R>(
         &mut self,
         context: &mut Context<'_>,
@@ -95,6 +96,13 @@ impl<'g, F: Field> Read<'g, F> {
             return self
                 .poll_posted(context, decode)
                 .map(|value| value.and_then(|value| value.map_err(Into::into)));
+        }
+        if Self::WHOLE_WORDS && Self::WORDS == 1 {
+            return match self.poll_posted(context, |words| words[0]) {
+                Poll::Ready(Ok(word)) => Poll::Ready(F::decode(at, bytes(&[word])).map_err(Into::into)),
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Pending => Poll::Pending,
+            };
         }
         // Decoded here too, not in the cold function: a value that is returned through memory there would be copied through memory here, on the path
         // above as well, at the price of a stalled load.

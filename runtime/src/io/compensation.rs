@@ -156,6 +156,7 @@ pub(crate) trait Compensating: Detaching {
         let due = self.io().endpoint.now() + exchange.after;
         let after = (2 * exchange.after).min(LONGEST);
         self.io().due.borrow_mut().push(DueExchange { exchange: Exchange { after, ..exchange }, due, pin });
+        self.io().has_backlog.set(true);
     }
 
     /// Drops the exchanges of words of an object that is freed: no other thread can reach it.

@@ -136,6 +136,7 @@ pub(crate) trait Detaching: Operations {
         let is_guarded = !self.has(Plant::UnguardedChain);
         let pin = if is_guarded { self.protects() } else { self.io().epoch.pin_nothing() };
         self.io().detached.borrow_mut().push(Detached { ticket, pin, reports_error, then, otherwise });
+        self.io().has_backlog.set(true);
     }
 
     /// Posts a chain and detaches it. Returns an error that is known immediately; the thread's next operation returns a later one. `releases` settles
@@ -214,6 +215,28 @@ pub(crate) trait Detaching: Operations {
         self.io().deferred_error.take()
     }
 
+    /// Returns whether there is such an error.
+    #[inline]
+    fn has_deferred_error(&self) -> bool {
+        self.io().has_backlog.get() && self.holds_deferred_error()
+    }
+
+    #[inline(never)]
+    fn holds_deferred_error(&self) -> bool {
+        let error = self.io().deferred_error.take();
+        let is_some = error.is_some();
+        self.io().deferred_error.set(error);
+        is_some
+    }
+
+    /// Defers an error, unless another is deferred.
+    #[cold]
+    fn defer_error(&self, error: Error) {
+        let first = self.io().deferred_error.take().unwrap_or(error);
+        self.io().deferred_error.set(Some(first));
+        self.io().has_backlog.set(true);
+    }
+
     /// Stops polling all detached chains, because the thread ends. They take effect even so.
     fn forget_detached(&self) {
         for Detached { ticket, pin, .. } in self.io().detached.take() {
@@ -244,11 +267,21 @@ pub(crate) trait Detaching: Operations {
     /// Polls the oldest detached chains, and unpins those that have completed. Most complete in the order in which they were posted.
     #[inline]
     fn poll_detached(&self) {
-        self.post_due_exchanges();
-        if self.io().detached.borrow().is_empty() {
-            return;
+        if self.io().has_backlog.get() {
+            self.poll_backlog();
         }
-        self.poll_some_detached(MOST_POLLED);
+    }
+
+    #[inline(never)]
+    fn poll_backlog(&self) {
+        self.post_due_exchanges();
+        if !self.io().detached.borrow().is_empty() {
+            self.poll_some_detached(MOST_POLLED);
+        }
+        let io = self.io();
+        if io.detached.borrow().is_empty() && io.due.borrow().is_empty() && !self.holds_deferred_error() {
+            io.has_backlog.set(false);
+        }
     }
 
     fn poll_one_detached(
@@ -291,8 +324,7 @@ pub(crate) trait Detaching: Operations {
                     match result {
                         Ok(()) => count(&self.io().counters.cas_failed, chain.failed_exchanges()),
                         Err(error) if detached.reports_error => {
-                            let first = self.io().deferred_error.take().unwrap_or_else(|| error.into());
-                            self.io().deferred_error.set(Some(first));
+                            self.defer_error(error.into());
                         }
                         Err(_) => {}
                     }

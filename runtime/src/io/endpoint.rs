@@ -3,6 +3,8 @@
 use std::task::Poll;
 use std::time::Duration;
 
+#[cfg(any(target_os = "linux", feature = "_verbs"))]
+use farfield_fabric::chain::SINGLE_WORDS;
 use farfield_fabric::chain::{Op, RawChain};
 use farfield_fabric::host::{Delayed, Host};
 #[cfg(target_os = "linux")]
@@ -62,9 +64,9 @@ impl Endpoint {
     pub(crate) fn keeps_singles(&self, words: usize) -> bool {
         match self {
             #[cfg(target_os = "linux")]
-            Self::Tcp(_) => words <= TcpEndpoint::SINGLE_WORDS,
+            Self::Tcp(_) => words <= SINGLE_WORDS,
             #[cfg(feature = "_verbs")]
-            Self::Verbs(_) => words <= Verbs::SINGLE_WORDS,
+            Self::Verbs(_) => words <= SINGLE_WORDS,
             _ => {
                 let _ = words;
                 false
@@ -75,37 +77,36 @@ impl Endpoint {
     /// Posts a single operation that the fabric [keeps in place](Self::keeps_singles). It is not done before the thread has polled all its tasks.
     #[allow(clippy::inline_always)] // or the operation is copied through memory
     #[inline(always)]
-    pub(crate) fn post_single(&self, op: Op, written: &[u64], task: u32) -> farfield_fabric::Result<Ticket> {
+    pub(crate) fn post_single(
+        &self,
+        op: impl Fn() -> Op + Copy,
+        written: &[u64],
+        task: impl Fn() -> u32,
+    ) -> farfield_fabric::Result<Ticket> {
         match self {
             #[cfg(target_os = "linux")]
-            Self::Tcp(tcp) => tcp.post_single(op, written, task),
+            Self::Tcp(tcp) => post_single_by_tcp(tcp, op, written, task),
             #[cfg(feature = "_verbs")]
             Self::Verbs(verbs) => verbs.post_single(op, written, task),
             _ => unreachable!(
-                "the fabric does not keep {} of {} words for task {task}",
-                op.name(),
-                written.len()
+                "the fabric does not keep {} of {} words for task {}",
+                op().name(),
+                written.len(),
+                task()
             ),
         }
     }
 
-    /// Polls such an operation. If it is done, returns what `result` makes of it and of the buffer at whose beginning its result is.
+    /// Polls such an operation. If it is done, copies the first of its words, `into.len()` of them: what it has read.
     #[allow(clippy::inline_always)] // or the result is
     #[inline(always)]
-    pub(crate) fn poll_single<R>(
-        &self,
-        ticket: Ticket,
-        result: impl FnOnce(&Op, &[u64]) -> R,
-    ) -> Poll<farfield_fabric::Result<R>> {
+    pub(crate) fn poll_single(&self, ticket: Ticket, into: &mut [u64]) -> Poll<farfield_fabric::Result<()>> {
         match self {
             #[cfg(target_os = "linux")]
-            Self::Tcp(tcp) => tcp.poll_single(ticket, |op, words| result(op, words)),
+            Self::Tcp(tcp) => poll_single_by_tcp(tcp, ticket, into),
             #[cfg(feature = "_verbs")]
-            Self::Verbs(verbs) => verbs.poll_single(ticket, |op, words| result(op, words)),
-            _ => {
-                drop(result);
-                unreachable!("the fabric does not keep {ticket:?}")
-            }
+            Self::Verbs(verbs) => verbs.poll_single(ticket, into),
+            _ => unreachable!("the fabric does not keep {} words of {ticket:?}", into.len()),
         }
     }
 
@@ -154,4 +155,26 @@ impl Endpoint {
     pub(crate) fn idle(&self) {
         of_fabric!(self, endpoint => endpoint.idle());
     }
+}
+
+// Calls, so that the code of RDMA is not in two copies.
+#[cfg(target_os = "linux")]
+#[inline(never)]
+fn post_single_by_tcp(
+    tcp: &TcpEndpoint,
+    op: impl Fn() -> Op + Copy,
+    written: &[u64],
+    task: impl Fn() -> u32,
+) -> farfield_fabric::Result<Ticket> {
+    tcp.post_single(op, written, task)
+}
+
+#[cfg(target_os = "linux")]
+#[inline(never)]
+fn poll_single_by_tcp(
+    tcp: &TcpEndpoint,
+    ticket: Ticket,
+    into: &mut [u64],
+) -> Poll<farfield_fabric::Result<()>> {
+    tcp.poll_single(ticket, into)
 }

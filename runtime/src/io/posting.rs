@@ -95,6 +95,8 @@ pub(crate) struct Io<T: Thread> {
     pub(super) gives_up_compensations: Cell<bool>,
     /// The first error of a detached chain, which the next operation returns.
     pub(super) deferred_error: Cell<Option<Error>>,
+    /// False if there is neither a detached chain, nor a due exchange, nor a deferred error: what an operation need not look at one by one.
+    pub(super) has_backlog: Cell<bool>,
     rng: RefCell<SmallRng>,
     pub(crate) tokens: Tokens,
     identities: Arc<Identities>,
@@ -142,6 +144,7 @@ impl<T: Thread> Io<T> {
             due: RefCell::default(),
             gives_up_compensations: Cell::default(),
             deferred_error: Cell::new(None),
+            has_backlog: Cell::new(false),
             rng: RefCell::new(SmallRng::seed_from_u64(seed)),
             tokens: Tokens::new(id),
             identities,

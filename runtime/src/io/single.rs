@@ -1,11 +1,12 @@
 //! `Single`: one operation in flight.
 //!
-//! The verbs fabric writes a single operation into a slot of its pipeline and reads the result there: the future holds a ticket, and nothing is moved.
-//! On the simulator and behind delays a single operation is a chain of one.
+//! The verbs fabric makes the work request of a single operation when it is posted, and keeps its words in a place of their own: the future holds a
+//! ticket, and nothing is moved. On the simulator and behind delays a single operation is a chain of one.
 //!
 //! A single operation whose future is dropped takes effect, and is detached as a chain is: the fabric makes it one when its outcome is polled.
 //!
-//! Cost over RDMA: two polls, the first of which posts. All else is inlined into them, with an operation whose kind is constant.
+//! Cost over RDMA: two polls, the first of which posts. Each is one function, of which there is a copy for each kind of operation, not for each type of
+//! result.
 
 #![allow(clippy::inline_always)] // or operations and results are copied through memory
 
@@ -18,14 +19,32 @@ use super::metrics::count;
 use super::posting::Thread;
 use super::submit::Submitted;
 use crate::error::{Error, Result};
-use farfield_fabric::chain::Op;
+use farfield_fabric::chain::{Op, SINGLE_WORDS};
 use farfield_fabric::{Posted, Ticket, Unposted};
 use farfield_words::Address;
 
 /// The kind and the arguments of an operation, but for its address.
 pub(crate) trait Verb: Copy {
-    /// Returns the operation, whose slot is the beginning of its buffer, and the words that it writes.
-    fn operation(&self, at: Address) -> (Op, &[u64]);
+    /// Returns the operation, whose slot is the beginning of its buffer.
+    fn operation(&self, at: Address) -> Op;
+
+    /// Returns the words that it writes.
+    #[inline(always)]
+    fn written(&self) -> &[u64] {
+        &[]
+    }
+
+    /// Posts it on a fabric that keeps it in place; see [`Singles::post_single`].
+    #[inline(never)]
+    fn post_in_place<T: Thread>(self, at: Address, ct: &T, context: &mut Context<'_>) -> Ticket {
+        ct.post_single(at, self, context)
+    }
+
+    /// Returns whether it is a CAS that has failed, given the word that it found.
+    #[inline(always)]
+    fn has_failed(&self, _: u64) -> bool {
+        false
+    }
 }
 
 /// A READ of this number of words.
@@ -34,16 +53,46 @@ pub(crate) struct ReadWords(pub(crate) usize);
 
 impl Verb for ReadWords {
     #[inline(always)]
-    fn operation(&self, at: Address) -> (Op, &[u64]) {
-        (Op::read(at, self.0), &[])
+    fn operation(&self, at: Address) -> Op {
+        Op::read(at, self.0)
+    }
+
+    #[inline(always)]
+    fn post_in_place<T: Thread>(self, at: Address, ct: &T, context: &mut Context<'_>) -> Ticket {
+        if self.0 == 1 { ReadWord.post_in_place(at, ct, context) } else { post_read(at, self, ct, context) }
+    }
+}
+
+#[inline(never)]
+fn post_read<T: Thread>(at: Address, read: ReadWords, ct: &T, context: &mut Context<'_>) -> Ticket {
+    ct.post_single(at, read, context)
+}
+
+/// A READ of one word, whose number the compiler knows.
+#[derive(Clone, Copy)]
+struct ReadWord;
+
+impl Verb for ReadWord {
+    #[inline(always)]
+    fn operation(&self, at: Address) -> Op {
+        Op::read(at, 1)
     }
 }
 
 /// A posted operation.
 pub(crate) struct Single<'t, T: Thread> {
     ct: &'t T,
-    /// `None` once the operation is done.
-    ticket: Option<Ticket>,
+    /// [`Ticket::NONE`] once the operation is done.
+    ticket: Ticket,
+}
+
+/// The result of polling an operation in place, in two registers.
+enum Polled {
+    Pending,
+    /// Its word, if it is the only one.
+    Done(u64),
+    /// The thread has a deferred error.
+    Failed,
 }
 
 /// Posts an operation at its first poll, and polls it. `result` receives the buffer at whose beginning its result is. Once it is completed, the state
@@ -55,39 +104,59 @@ pub(crate) fn poll_single<'t, T: Thread, R>(
     context: &mut Context<'_>,
     result: impl FnOnce(&[u64]) -> R,
 ) -> Poll<Result<R>> {
+    let words = verb.operation(at).words();
     if let Some(ct) = state.thread() {
-        return poll_first(state, ct, (at, verb), context, result);
+        if !ct.io().endpoint.keeps_singles(words) {
+            return poll_first_as_chain(state, ct, (at, verb), context, result);
+        }
+        let ticket = verb.post_in_place(at, ct, context);
+        if ticket == Ticket::NONE {
+            return Poll::Ready(Err(ct.error_of_single()));
+        }
+        state.set_posted(Single { ct, ticket });
+        return Poll::Pending;
     }
     let Some(single) = state.posted() else { unreachable!("an operation is posted by its first poll") };
-    let (op, _) = verb.operation(at);
     let ct = single.ct;
-    let result = ready!(single.poll(op.words(), context, result));
+    if !ct.io().endpoint.keeps_singles(words) {
+        let result = ready!(single.poll_as_chain(context, result));
+        state.take_posted(ct);
+        return Poll::Ready(result);
+    }
+    let mut buffer = [0; SINGLE_WORDS];
+    let polled = if words == 1 {
+        let polled = single.poll_word(context);
+        if let Polled::Done(word) = polled {
+            buffer[0] = word;
+            if verb.has_failed(word) {
+                count(&ct.io().counters.cas_failed, 1);
+            }
+        }
+        polled
+    } else {
+        single.poll_words(context, &mut buffer[..words])
+    };
+    let result = match polled {
+        Polled::Pending => return Poll::Pending,
+        Polled::Done(_) => Ok(result(&buffer[..words])),
+        Polled::Failed => Err(ct.error_of_single()),
+    };
     state.take_posted(ct);
     Poll::Ready(result)
 }
 
-/// The first poll. Not inlined, so that the later ones save fewer registers.
+/// The first poll, on a fabric that does not keep single operations in place.
+#[cold]
 #[inline(never)]
-fn poll_first<'t, T: Thread, R>(
+fn poll_first_as_chain<'t, T: Thread, R>(
     state: &mut Unposted<'t, T, Single<'t, T>>,
     ct: &'t T,
     (at, verb): (Address, impl Verb),
     context: &mut Context<'_>,
     result: impl FnOnce(&[u64]) -> R,
 ) -> Poll<Result<R>> {
-    let (op, written) = verb.operation(at);
-    let (ticket, polled) = if ct.io().endpoint.keeps_singles(op.words()) {
-        match ct.begin_in_place(op, written) {
-            Ok(ticket) => {
-                // Only polling finds completions: an executor that polls only woken tasks must poll again.
-                context.waker().wake_by_ref();
-                (Some(ticket), Poll::Pending)
-            }
-            Err(error) => return Poll::Ready(Err(ct.take_deferred_error().unwrap_or_else(|| error.into()))),
-        }
-    } else {
-        poll_as_chain(ct.submit_single(&op, written), context, result)
-    };
+    let (ticket, polled) =
+        poll_as_chain(ct.submit_single(&verb.operation(at), verb.written()), context, result);
     if polled.is_pending() {
         state.set_posted(Single { ct, ticket });
     }
@@ -99,77 +168,92 @@ fn poll_as_chain<T: Thread, R>(
     mut submitted: Submitted<'_, T>,
     context: &mut Context<'_>,
     result: impl FnOnce(&[u64]) -> R,
-) -> (Option<Ticket>, Poll<Result<R>>) {
+) -> (Ticket, Poll<Result<R>>) {
     let polled = Pin::new(&mut submitted).poll(context).map(|done| done.map(|done| result(done.buffer())));
     match submitted.into_posted() {
-        Some(Posted::InFlight(ticket)) => (Some(ticket), polled),
-        _ => (None, polled),
+        Some(Posted::InFlight(ticket)) => (ticket, polled),
+        _ => (Ticket::NONE, polled),
     }
 }
 
 impl<T: Thread> Single<'_, T> {
-    /// Polls the operation, which accesses this number of words.
+    /// Polls an operation with one word in place. Returns the word.
+    #[inline(never)]
+    fn poll_word(&mut self, context: &mut Context<'_>) -> Polled {
+        let mut word = [0];
+        match self.poll(context, &mut word) {
+            Polled::Done(_) => Polled::Done(word[0]),
+            other => other,
+        }
+    }
+
+    /// Polls an operation in place, and copies its words.
+    #[inline(never)]
+    fn poll_words(&mut self, context: &mut Context<'_>, into: &mut [u64]) -> Polled {
+        self.poll(context, into)
+    }
+
     #[inline(always)]
-    fn poll<R>(
+    fn poll(&mut self, context: &mut Context<'_>, into: &mut [u64]) -> Polled {
+        let Self { ct, ticket } = self;
+        debug_assert_ne!(*ticket, Ticket::NONE, "not polled after completion");
+        let io = ct.io();
+        io.task_stack.makes_step();
+        match io.endpoint.poll_single(*ticket, into) {
+            Poll::Pending => {
+                context.waker().wake_by_ref();
+                return Polled::Pending;
+            }
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => ct.defer_error(error.into()),
+        }
+        *ticket = Ticket::NONE;
+        if ct.has_deferred_error() { Polled::Failed } else { Polled::Done(0) }
+    }
+
+    /// Polls an operation that is a chain of one.
+    #[cold]
+    #[inline(never)]
+    fn poll_as_chain<R>(
         &mut self,
-        words: usize,
         context: &mut Context<'_>,
         result: impl FnOnce(&[u64]) -> R,
     ) -> Poll<Result<R>> {
-        let (ct, Some(ticket)) = (self.ct, self.ticket) else { unreachable!("not polled after completion") };
-        let io = ct.io();
-        if !io.endpoint.keeps_singles(words) {
-            let submitted = Submitted { ct, posted: Some(Posted::InFlight(ticket)), touches_memory: true };
-            let (ticket, polled) = poll_as_chain(submitted, context, result);
-            self.ticket = ticket;
-            return polled;
-        }
-        io.task_stack.makes_step();
-        let polled = io.endpoint.poll_single(ticket, |op, words| {
-            if let Op::CompareExchange { expected, .. } = op {
-                count(&io.counters.cas_failed, u64::from(words[0] != *expected));
-            }
-            result(words)
-        });
-        let Poll::Ready(outcome) = polled else {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        };
-        self.ticket = None;
-        Poll::Ready(match ct.take_deferred_error() {
-            None => outcome.map_err(Error::from),
-            Some(error) => Err(error),
-        })
+        let posted = Some(Posted::InFlight(self.ticket));
+        let (ticket, polled) =
+            poll_as_chain(Submitted { ct: self.ct, posted, touches_memory: true }, context, result);
+        self.ticket = ticket;
+        polled
     }
 }
 
 impl<T: Thread> Drop for Single<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            self.ct.detach(ticket);
+        if self.ticket != Ticket::NONE {
+            self.ct.detach(self.ticket);
         }
     }
 }
 
 /// Posting single operations.
-trait Singles: Detaching {
-    /// Posts a single operation that the fabric keeps in place.
+pub(crate) trait Singles: Detaching {
+    /// Posts a single operation that the fabric keeps in place. Returns [`Ticket::NONE`] if that fails: its [error](Self::error_of_single) is deferred.
     #[inline(always)]
-    fn begin_in_place(&self, op: Op, written: &[u64]) -> farfield_fabric::Result<Ticket> {
-        let io = self.io();
-        match &op {
+    fn post_single(&self, at: Address, verb: impl Verb, context: &mut Context<'_>) -> Ticket {
+        let (io, words) = (self.io(), verb.operation(at).words());
+        match verb.operation(at) {
             Op::Read { .. } => {
-                self.count_read(op.words());
+                self.count_read(words);
                 self.accesses();
             }
             Op::Write { .. } => {
-                self.count_write(op.words());
-                self.writes_words(written);
+                self.count_write(words);
+                self.writes_words(verb.written());
             }
             Op::CompareExchange { new, .. } => {
                 count(&io.counters.cas, 1);
-                self.writes_words(&[*new]);
+                self.writes_words(&[new]);
             }
             Op::FetchAdd { .. } => {
                 self.count_addition();
@@ -179,7 +263,26 @@ trait Singles: Detaching {
         self.poll_detached();
         self.posts_chain();
         io.task_stack.makes_step();
-        io.endpoint.post_single(op, written, self.task_number())
+        let posted =
+            io.endpoint.post_single(move || verb.operation(at), verb.written(), || self.task_number());
+        match posted {
+            Ok(ticket) => {
+                // Only polling finds completions: an executor that polls only woken tasks must poll again.
+                context.waker().wake_by_ref();
+                ticket
+            }
+            Err(error) => {
+                self.defer_error(error.into());
+                Ticket::NONE
+            }
+        }
+    }
+
+    /// Returns the error of a single operation that has failed: the first that was deferred.
+    #[cold]
+    #[inline(never)]
+    fn error_of_single(&self) -> Error {
+        self.take_deferred_error().expect("its error is deferred if no other was")
     }
 
     /// Posts a single operation as a chain.

@@ -1,8 +1,8 @@
 //! `WordOperation`: the future of one operation on far memory that has at most one word as its result.
 //!
 //! Written by hand, like [`Read`](crate::Read): on the host fabric its poll is the operation itself, which is inlined into its caller. (Of two nested
-//! `async fn`s each was called, saved the registers and kept its arguments in memory: 100 instructions around one exchange.) On other fabrics the
-//! cold function posts and polls it; see [`single`](super::single).
+//! `async fn`s each was called, saved the registers and kept its arguments in memory: 100 instructions around one exchange.) On other fabrics
+//! functions that are not inlined post and poll it; see [`single`](super::single).
 
 #![allow(clippy::inline_always)] // or arguments and results are copied through memory
 
@@ -45,7 +45,7 @@ impl<'t, T: Thread, V: WordVerb> WordOperation<'t, T, V> {
     }
 
     /// Posts the operation, or polls it.
-    #[cold]
+    #[inline(always)]
     fn poll_posted(&mut self, context: &mut Context<'_>) -> Poll<Result<V::Output>> {
         poll_single(&mut self.state, (self.at, self.verb), context, V::result)
     }
@@ -63,6 +63,38 @@ impl<T: Thread, V: WordVerb> Future for WordOperation<'_, T, V> {
             return Poll::Ready(this.verb.execute(this.at, ct, host));
         }
         this.poll_posted(context)
+    }
+}
+
+/// An operation whose result is converted.
+#[must_use = "nothing is done until it is awaited"]
+pub(crate) struct Converted<'t, T: Thread, V: WordVerb, F> {
+    operation: WordOperation<'t, T, V>,
+    convert: F,
+}
+
+impl<'t, T: Thread, V: WordVerb> WordOperation<'t, T, V> {
+    /// Returns the operation with its result converted.
+    #[inline]
+    pub(crate) fn convert<R, F: Fn(V::Output) -> Result<R> + Unpin>(
+        self,
+        convert: F,
+    ) -> Converted<'t, T, V, F> {
+        Converted { operation: self, convert }
+    }
+}
+
+impl<T: Thread, V: WordVerb, R, F: Fn(V::Output) -> Result<R> + Unpin> Future for Converted<'_, T, V, F> {
+    type Output = Result<R>;
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { operation, convert } = &mut *self;
+        match Pin::new(operation).poll(context) {
+            Poll::Ready(Ok(result)) => Poll::Ready(convert(result)),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
+        }
     }
 }
 
@@ -102,8 +134,12 @@ impl WordVerb for ReadWords {
 
 impl Verb for WriteWord {
     #[inline(always)]
-    fn operation(&self, at: Address) -> (Op, &[u64]) {
-        (Op::write(at, 1), std::slice::from_ref(&self.0))
+    fn operation(&self, at: Address) -> Op {
+        Op::write(at, 1)
+    }
+    #[inline(always)]
+    fn written(&self) -> &[u64] {
+        std::slice::from_ref(&self.0)
     }
 }
 
@@ -119,8 +155,12 @@ impl WordVerb for WriteWord {
 
 impl Verb for WriteWords<'_> {
     #[inline(always)]
-    fn operation(&self, at: Address) -> (Op, &[u64]) {
-        (Op::write(at, self.0.len()), self.0)
+    fn operation(&self, at: Address) -> Op {
+        Op::write(at, self.0.len())
+    }
+    #[inline(always)]
+    fn written(&self) -> &[u64] {
+        self.0
     }
 }
 
@@ -136,8 +176,12 @@ impl WordVerb for WriteWords<'_> {
 
 impl Verb for ExchangeWord {
     #[inline(always)]
-    fn operation(&self, at: Address) -> (Op, &[u64]) {
-        (Op::compare_exchange(at, self.expected, self.new), &[])
+    fn operation(&self, at: Address) -> Op {
+        Op::compare_exchange(at, self.expected, self.new)
+    }
+    #[inline(always)]
+    fn has_failed(&self, found: u64) -> bool {
+        found != self.expected
     }
 }
 
@@ -159,8 +203,8 @@ impl WordVerb for ExchangeWord {
 
 impl Verb for AddToWord {
     #[inline(always)]
-    fn operation(&self, at: Address) -> (Op, &[u64]) {
-        (Op::fetch_add(at, self.0), &[])
+    fn operation(&self, at: Address) -> Op {
+        Op::fetch_add(at, self.0)
     }
 }
 

@@ -77,7 +77,7 @@ impl Worker {
     pub(crate) fn count_towards_step(&self) {
         if self.process.member().is_some() {
             let remaining = self.until_step.get();
-            if remaining == 0 || self.step.borrow().is_some() {
+            if remaining == 0 || self.takes_step.get() {
                 self.step_if_due();
             } else {
                 self.until_step.set(remaining - 1);
@@ -102,7 +102,7 @@ impl Worker {
         let remaining = self.until_step.get();
         if remaining > 0 {
             self.until_step.set(remaining - 1);
-            if self.step.borrow().is_none() {
+            if !self.takes_step.get() {
                 return;
             }
         } else {
@@ -148,6 +148,7 @@ impl Worker {
                 Some(Posted::InFlight(ticket)) => {
                     self.io.endpoint.in_background(ticket);
                     *self.step.borrow_mut() = Some(Step { ticket, part });
+                    self.takes_step.set(true);
                     return;
                 }
                 // In shared memory the chain is done when it is posted.
@@ -177,6 +178,7 @@ impl Worker {
             let Some(ticket) = self.step.borrow().as_ref().map(|step| step.ticket) else { return false };
             let Poll::Ready((chain, result)) = self.poll_posted(ticket) else { return true };
             let part = self.step.take().map(|step| step.part);
+            self.takes_step.set(false);
             let next = part.and_then(|part| self.next_part(member, part, &chain, result.map_err(Into::into)));
             self.recycle(chain);
             match next {
@@ -326,6 +328,7 @@ impl Worker {
     /// Abandons the step of a thread that has ended, so that another thread can take the next one.
     pub(crate) fn abandon_step(&self) {
         if let Some(step) = self.step.take() {
+            self.takes_step.set(false);
             self.forget_posted(step.ticket);
             self.end_step();
         }

@@ -135,12 +135,17 @@ impl Geometry {
 
     /// Checks that `words` words from `at` on are inside one segment, its first word excluded.
     pub fn check(&self, at: Address, words: usize) -> Result<()> {
-        let bytes = (words as u64).saturating_mul(WORD_BYTES as u64);
-        let inside = u32::from(at.segment()) < self.segments()
-            && at.bits().is_multiple_of(WORD_BYTES as u64)
-            && at.offset() >= WORD_BYTES as u64
-            && at.offset().saturating_add(bytes) <= self.segment_bytes;
+        let inside = u32::from(at.segment()) < self.segments() && self.is_inside_segment(at, words);
         if inside { Ok(()) } else { Err(self.invalid(at)) }
+    }
+
+    /// Returns whether `words` words from `at` on are inside its segment, if there is one of this number.
+    #[inline]
+    pub fn is_inside_segment(&self, at: Address, words: usize) -> bool {
+        let bytes = (words as u64).saturating_mul(WORD_BYTES as u64);
+        at.bits().is_multiple_of(WORD_BYTES as u64)
+            && at.offset() >= WORD_BYTES as u64
+            && at.offset().saturating_add(bytes) <= self.segment_bytes
     }
 
     /// Returns the error for an address that is not inside a segment.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::config::{NodesConfig, Sharing};
 use super::lane::Lane;
-use super::node::{Connector, Introduced, Network, Node, cannot_connect};
+use super::node::{Connector, Introduced, Network, Node, Route, cannot_connect};
 use super::sets::{self, Lanes, OwnSet, Pool, SharedSet};
 use crate::chain::RawChain;
 use crate::error::{Error, Result};
@@ -33,6 +33,8 @@ pub struct Client<N: Network> {
     lanes: Mutex<Pool<Connector<N>>>,
     sharing: Sharing,
     geometry: Geometry,
+    /// The way to each segment.
+    routes: Arc<[Route]>,
     /// The process's number, which no other process of the cluster ever has, and its lease.
     number: u32,
     lease: Duration,
@@ -100,6 +102,7 @@ impl<N: Network> Client<N> {
         }
         let geometry = geometry.ok_or_else(|| Error::other("a cluster has at least one memory node"))?;
         Ok(Self {
+            routes: joined.iter().flat_map(|node: &Arc<Node<N>>| node.routes()).collect(),
             nodes: joined,
             lanes: Mutex::default(),
             sharing: config.sharing,
@@ -116,6 +119,10 @@ impl<N: Network> Client<N> {
     /// Returns the geometry of the cluster, from its memory nodes' welcomes.
     pub fn geometry(&self) -> Geometry {
         self.geometry
+    }
+
+    pub(crate) fn routes(&self) -> &Arc<[Route]> {
+        &self.routes
     }
 
     /// Returns the process's number, which no other process of this incarnation of the cluster ever has.

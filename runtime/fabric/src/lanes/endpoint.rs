@@ -7,9 +7,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::client::Client;
-use super::lane::Lane;
-use super::node::{Connector, Network};
-use super::pipeline::SINGLE_WORDS;
+use super::node::{Connector, Network, Route};
+use super::pipeline::Target;
 use super::sets::Lanes;
 use super::wire::Wire;
 use crate::chain::{Op, RawChain};
@@ -28,14 +27,13 @@ const NAP: Duration = Duration::from_millis(1);
 const ROUNDS_PER_SLEEP: u32 = 256;
 const SLEEP: Duration = Duration::from_micros(20);
 
-/// The ticket of no chain.
-const NO_CHAIN: Ticket = Ticket(u64::MAX);
-
 /// One thread's access to far memory.
 #[allow(private_bounds)] // each network has an alias with its own
 pub struct LaneEndpoint<N: Network> {
     client: Arc<Client<N>>,
     geometry: Geometry,
+    /// The way to each segment.
+    routes: Arc<[Route]>,
     lanes: Lanes<Connector<N>>,
     nodes: usize,
     /// The polls for completions of a lane in a round. A lane without chains in flight costs one poll.
@@ -44,7 +42,7 @@ pub struct LaneEndpoint<N: Network> {
     underway: Cell<usize>,
     doorbells_before: u64,
     idle: Cell<u32>,
-    /// The chain that was posted last, until its first poll, which needs no look at the device; or [`NO_CHAIN`].
+    /// The chain that was posted last, until its first poll, which needs no look at the device; or [`Ticket::NONE`].
     newest: Cell<Ticket>,
     /// If stalls are reported: the thread's waits, and the keys of its chains in flight.
     stalls: Option<Arc<Waits>>,
@@ -53,22 +51,20 @@ pub struct LaneEndpoint<N: Network> {
 
 #[allow(private_bounds)]
 impl<N: Network> LaneEndpoint<N> {
-    /// The most words of a single operation.
-    pub const SINGLE_WORDS: usize = SINGLE_WORDS;
-
     /// Makes the endpoint of a thread of a run, by its index; or of a background thread.
     pub fn new(client: &Arc<Client<N>>, thread: Option<usize>, stalls: Option<Arc<Waits>>) -> Self {
         let lanes = thread.map_or_else(|| client.background_lanes(), |thread| client.lanes_of(thread));
         Self {
             client: Arc::clone(client),
             geometry: client.geometry(),
+            routes: Arc::clone(client.routes()),
             doorbells_before: doorbells(&lanes),
             nodes: lanes.len(),
             looks: (N::Wire::LOOKS / lanes.len().clamp(1, 8) as u32).max(1),
             lanes,
             underway: Cell::new(0),
             idle: Cell::new(0),
-            newest: Cell::new(NO_CHAIN),
+            newest: Cell::new(Ticket::NONE),
             stalls,
             waits: RefCell::default(),
         }
@@ -79,11 +75,16 @@ impl<N: Network> LaneEndpoint<N> {
         ((ticket.0 >> 48) as usize, (ticket.0 & ((1 << 48) - 1)) as usize)
     }
 
-    /// Enters operations that are about to be queued in the thread's waits. Returns the wait's key.
+    /// Enters operations in the thread's waits. Returns the wait's key.
     #[cold]
     fn enter_wait(&self, waits: &Waits, node: u16, task: u32, ops: &[Op]) -> u64 {
         let inquiry = Arc::clone(self.lanes.lane(usize::from(node)).inquiry());
         stall::enter_flight(waits, task, ops, Box::new(move || inquiry.ask()))
+    }
+
+    #[cold]
+    fn keep_wait(&self, ticket: Ticket, wait: u64) {
+        self.waits.borrow_mut().insert(ticket.0, wait);
     }
 
     /// Removes a chain from the thread's waits.
@@ -95,70 +96,93 @@ impl<N: Network> LaneEndpoint<N> {
     }
 
     #[cold]
-    fn keep_wait(&self, ticket: Ticket, wait: u64) {
-        self.waits.borrow_mut().insert(ticket.0, wait);
-    }
-
-    #[cold]
     fn leave_wait(&self, waits: &Waits, ticket: Ticket) {
         if let Some(wait) = self.waits.borrow_mut().remove(&ticket.0) {
             waits.leave(wait);
         }
     }
 
-    /// Returns the ticket of a chain that has this number on the lane to its memory node. Enters it in the thread's waits.
-    #[allow(clippy::inline_always)] // it is short
-    #[inline(always)]
-    fn was_queued(&self, node: u16, number: usize, wait: Option<u64>) -> Ticket {
+    /// Returns the ticket of a chain that has this number on the lane to its memory node.
+    #[inline]
+    fn was_queued(&self, node: u16, number: usize) -> Ticket {
         self.underway.set(self.underway.get() + 1);
-        let ticket = Ticket(u64::from(node) << 48 | number as u64);
-        if let Some(wait) = wait {
-            self.keep_wait(ticket, wait);
-        }
-        ticket
+        Ticket(u64::from(node) << 48 | number as u64)
     }
 
-    /// Takes back a chain by `take`, if it is done, and ends its wait.
-    #[allow(clippy::inline_always)] // or results are copied through memory
-    #[inline(always)]
-    fn poll_by<R>(&self, ticket: Ticket, take: impl FnOnce(&mut Lane<Connector<N>>, usize) -> R) -> Poll<R> {
-        let (lane, number) = Self::locate(ticket);
-        let mut lane = self.lanes.lane(lane);
-        let lane: &mut Lane<Connector<N>> = &mut lane;
-        if !lane.is_done(number) {
-            return Poll::Pending;
-        }
+    /// A chain that was taken back is over.
+    #[inline]
+    fn was_taken(&self, ticket: Ticket) {
         self.is_over(ticket);
         self.underway.set(self.underway.get() - 1);
         self.idle.set(0);
-        Poll::Ready(take(lane, number))
     }
 
-    /// Posts a single operation of at most [`SINGLE_WORDS`](Self::SINGLE_WORDS) words, with the words that it writes. It is a chain of one, but it is
+    /// Posts a single operation of at most [`SINGLE_WORDS`](crate::chain::SINGLE_WORDS) words, with the words that it writes. It is a chain of one, but it is
     /// never moved, and [`poll_single`](Self::poll_single) polls it. It is not done before the thread has polled all its tasks.
+    ///
+    /// The operation is a function, which returns the same one whenever it is called: the compiler knows its kind then.
     ///
     /// # Errors
     /// Those of its address.
     #[allow(clippy::inline_always)] // or operations are
     #[inline(always)]
-    pub fn post_single(&self, op: Op, written: &[u64], task: u32) -> Result<Ticket> {
-        self.geometry.check(op.at(), op.words())?;
-        let node = self.geometry.node_of(op.at().segment());
-        let wait =
-            self.stalls.as_ref().map(|waits| self.enter_wait(waits, node, task, std::slice::from_ref(&op)));
-        let number = self.lanes.lane(usize::from(node)).push_single(op, written);
-        Ok(self.was_queued(node, number, wait))
+    pub fn post_single(
+        &self,
+        op: impl Fn() -> Op + Copy,
+        written: &[u64],
+        task: impl Fn() -> u32,
+    ) -> Result<Ticket> {
+        let (at, words) = (op().at(), op().words());
+        let Some(Route { node, key, base }) = self.routes.get(usize::from(at.segment())) else {
+            return Err(self.geometry.invalid(at).into());
+        };
+        if !self.geometry.is_inside_segment(at, words) {
+            return Err(self.geometry.invalid(at).into());
+        }
+        let target = Target { address: base.wrapping_add(at.offset()), key: *key };
+        let number = match &self.lanes {
+            Lanes::Own(set) => set.borrow_mut()[usize::from(*node)].push_single(op, written, target),
+            Lanes::Shared(_) => self.push_on_shared(*node, op, written, target),
+        };
+        let ticket = self.was_queued(*node, number);
+        if let Some(waits) = &self.stalls {
+            self.keep_wait(ticket, self.enter_wait(waits, *node, task(), &[op()]));
+        }
+        Ok(ticket)
     }
 
-    /// Polls a single operation. If it is done, returns what `result` makes of it and of the buffer at whose beginning its result is.
+    /// Polls a single operation. If it is done, copies the first of its words, `into.len()` of them: what it has read.
     #[allow(clippy::inline_always)] // as above
     #[inline(always)]
-    pub fn poll_single<R>(
-        &self,
-        ticket: Ticket,
-        result: impl FnOnce(&Op, &[u64; SINGLE_WORDS]) -> R,
-    ) -> Poll<Result<R>> {
-        self.poll_by(ticket, |lane, number| lane.take_single(number, result))
+    pub fn poll_single(&self, ticket: Ticket, into: &mut [u64]) -> Poll<Result<()>> {
+        let (lane, number) = Self::locate(ticket);
+        let polled = match &self.lanes {
+            Lanes::Own(set) => set.borrow_mut()[lane].poll_single(number, into),
+            Lanes::Shared(_) => self.poll_on_shared(lane, number, into),
+        };
+        if polled.is_ready() {
+            self.was_taken(ticket);
+        }
+        polled
+    }
+
+    // Copies for shared lanes, so that the guard of an own lane is not kept in memory.
+    #[cold]
+    #[inline(never)]
+    fn poll_shared_round(&self) -> bool {
+        (0..self.nodes).fold(false, |done, node| self.lanes.lane(node).poll_round(self.looks) | done)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push_on_shared(&self, node: u16, op: impl Fn() -> Op, written: &[u64], target: Target) -> usize {
+        self.lanes.lane(usize::from(node)).push_single(op, written, target)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn poll_on_shared(&self, lane: usize, number: usize, into: &mut [u64]) -> Poll<Result<()>> {
+        self.lanes.lane(lane).poll_single(number, into)
     }
 }
 
@@ -178,17 +202,26 @@ impl<N: Network> Endpoint for LaneEndpoint<N> {
         let node = self.geometry.node_of(op.at().segment());
         let wait = self.stalls.as_ref().map(|waits| self.enter_wait(waits, node, task, chain.ops()));
         let number = self.lanes.lane(usize::from(node)).push(chain);
-        let ticket = self.was_queued(node, number, wait);
+        let ticket = self.was_queued(node, number);
+        if let Some(wait) = wait {
+            self.keep_wait(ticket, wait);
+        }
         self.newest.set(ticket);
         Posted::InFlight(ticket)
     }
 
     #[inline]
     fn poll(&self, ticket: Ticket) -> Poll<(RawChain, Result<()>)> {
-        if self.newest.replace(NO_CHAIN) == ticket {
+        if self.newest.replace(Ticket::NONE) == ticket {
             return Poll::Pending;
         }
-        self.poll_by(ticket, Lane::take)
+        let (lane, number) = Self::locate(ticket);
+        let mut lane = self.lanes.lane(lane);
+        if !lane.is_done(number) {
+            return Poll::Pending;
+        }
+        self.was_taken(ticket);
+        Poll::Ready(lane.take(number))
     }
 
     fn forget(&self, ticket: Ticket) {
@@ -213,8 +246,13 @@ impl<N: Network> Endpoint for LaneEndpoint<N> {
     /// A software device runs on the same processors: a thread that only polls would keep it from running.
     fn idle(&self) {
         let mut completed = false;
-        for node in 0..self.nodes {
-            completed |= self.lanes.lane(node).poll_round(self.looks);
+        match &self.lanes {
+            Lanes::Own(set) => {
+                for lane in &mut *set.borrow_mut() {
+                    completed |= lane.poll_round(self.looks);
+                }
+            }
+            Lanes::Shared(_) => completed = self.poll_shared_round(),
         }
         let idle = if completed { 0 } else { self.idle.get().saturating_add(1) };
         self.idle.set(idle);

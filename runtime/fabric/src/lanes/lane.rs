@@ -16,11 +16,12 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use super::inquiry::Inquiry;
-use super::pipeline::{Pipeline, SINGLE_WORDS};
-use super::wire::{Connect, Outcome, Target, Wire};
+use super::pipeline::{Outlet, Pipeline, Request, Ring, Target};
+use super::wire::{Connect, Outcome, Wire};
 use crate::chain::{Op, RawChain};
 use crate::error::{self, Error, Result};
 use crate::handshake::Segment;
@@ -37,8 +38,6 @@ pub(crate) struct Lane<C: Connect> {
     connect: C,
     pipeline: Pipeline,
     link: Link<C::Wire>,
-    /// True if chains wait for credits, not for their thread.
-    waits_for_credits: bool,
     /// The first check of the clock since the last completion, or since a chain was posted on an idle lane.
     waiting_since: Option<Instant>,
     /// The number of rounds of its threads, and of rounds without a completion since it last posted.
@@ -48,6 +47,41 @@ pub(crate) struct Lane<C: Connect> {
     looks: u32,
     doorbells: u64,
     inquiry: Arc<Inquiry>,
+}
+
+/// A wire that a pipeline fills, with the segments that its requests are for.
+struct Port<'a, C: Connect> {
+    wire: &'a mut C::Wire,
+    connect: &'a C,
+}
+
+impl<C: Connect> Ring for Port<'_, C> {
+    #[inline]
+    fn read(&self, at: usize, into: &mut [u64]) {
+        self.wire.ring().read(at, into);
+    }
+    #[inline]
+    fn write(&self, at: usize, from: &[u64]) {
+        self.wire.ring().write(at, from);
+    }
+}
+
+impl<C: Connect> Outlet for Port<'_, C> {
+    #[inline]
+    fn target(&self, at: Address) -> Target {
+        let (first, segments) = self.connect.segments();
+        let Segment { base, rkey } = segments[usize::from(at.segment() - first)];
+        // If a memory node has sent a wrong base, its own device refuses the address.
+        Target { address: base.wrapping_add(at.offset()), key: rkey }
+    }
+    #[allow(clippy::inline_always)] // the verb of most requests is constant
+    #[inline(always)]
+    fn add(&mut self, request: Request) {
+        self.wire.add(request);
+    }
+    fn signal_last(&mut self) {
+        self.wire.signal_last();
+    }
 }
 
 /// The connection of a lane.
@@ -62,6 +96,7 @@ enum Link<W> {
 }
 
 impl<W> Link<W> {
+    #[inline]
     fn wire(&mut self) -> Option<&mut W> {
         if let Self::Connected(wire) = self { Some(wire) } else { None }
     }
@@ -102,7 +137,6 @@ impl<C: Connect> Lane<C> {
             connect,
             pipeline: Pipeline::default(),
             link: Link::Unconnected,
-            waits_for_credits: false,
             waiting_since: None,
             round: 0,
             rounds_without_completion: 0,
@@ -116,17 +150,19 @@ impl<C: Connect> Lane<C> {
         self.link = Link::Connected(wire);
     }
 
-    /// Queues a chain. Returns its number.
+    /// Pushes a chain, which the next doorbell posts. Returns its number.
     #[inline]
     pub(crate) fn push(&mut self, chain: RawChain) -> usize {
-        self.pipeline.push(chain)
+        let Self { connect, pipeline, link, .. } = self;
+        pipeline.push(chain, link.wire().map(|wire| Port { wire, connect }).as_mut())
     }
 
-    /// Queues a single operation of at most [`SINGLE_WORDS`] words. Returns its number.
+    /// Pushes a single operation of at most [`SINGLE_WORDS`](crate::chain::SINGLE_WORDS) words, which the next doorbell posts. Returns its number.
     #[allow(clippy::inline_always)] // or the operation is copied through memory
     #[inline(always)]
-    pub(crate) fn push_single(&mut self, op: Op, written: &[u64]) -> usize {
-        self.pipeline.push_single(op, written)
+    pub(crate) fn push_single(&mut self, op: impl Fn() -> Op, written: &[u64], target: Target) -> usize {
+        let Self { connect, pipeline, link, .. } = self;
+        pipeline.push_single(op, written, target, link.wire().map(|wire| Port { wire, connect }).as_mut())
     }
 
     /// Returns whether a chain is done. If not, polls for completions, and posts queued chains if the thread has no other work.
@@ -141,8 +177,8 @@ impl<C: Connect> Lane<C> {
         if self.pipeline.is_fresh(number, self.round) {
             return false;
         }
-        if self.pipeline.is_queued(number) {
-            self.post();
+        if self.pipeline.is_waiting(number) {
+            self.post_by_call();
         }
         self.poll_completions() > 0 && self.pipeline.is_done(number)
     }
@@ -150,17 +186,27 @@ impl<C: Connect> Lane<C> {
     /// Takes back a chain that is done.
     #[inline]
     pub(crate) fn take(&mut self, number: usize) -> (RawChain, Result<()>) {
-        self.pipeline.take(number)
+        let Self { pipeline, link, .. } = self;
+        pipeline.take(number, link.wire().map(|wire| wire.ring()))
     }
 
-    /// Takes back a single operation that is done; see [`Pipeline::take_single`].
-    #[inline]
-    pub(crate) fn take_single<R>(
-        &mut self,
-        number: usize,
-        result: impl FnOnce(&Op, &[u64; SINGLE_WORDS]) -> R,
-    ) -> Result<R> {
-        self.pipeline.take_single(number, result)
+    /// Takes back a single operation if it is done, as [`Pipeline::take_single`]. If not, polls as [`is_done`](Self::is_done).
+    #[allow(clippy::inline_always)] // as its caller
+    #[inline(always)]
+    pub(crate) fn poll_single(&mut self, number: usize, into: &mut [u64]) -> Poll<Result<()>> {
+        let Self { pipeline, link, .. } = self;
+        if let Some(taken) = pipeline.take_single(number, into, link.wire().map(|wire| wire.ring())) {
+            return Poll::Ready(taken);
+        }
+        if self.poll_pending(number) { self.poll_again(number, into) } else { Poll::Pending }
+    }
+
+    /// Takes back a single operation that its own poll has found done.
+    #[cold]
+    fn poll_again(&mut self, number: usize, into: &mut [u64]) -> Poll<Result<()>> {
+        let Self { pipeline, link, .. } = self;
+        let taken = pipeline.take_single(number, into, link.wire().map(|wire| wire.ring()));
+        taken.map_or(Poll::Pending, Poll::Ready)
     }
 
     pub(crate) fn forget(&mut self, number: usize) {
@@ -171,18 +217,20 @@ impl<C: Connect> Lane<C> {
         self.pipeline.detach(number);
     }
 
-    /// A round of an idle thread: posts queued chains, and polls for completions until at least as many chains are done as are under way, or
+    /// A round of an idle thread: posts the chains that wait, and polls for completions until at least as many chains are done as are under way, or
     /// until `looks` polls found none. Returns whether any chain is done.
     ///
     /// A thread polls all of its tasks in a round, so the more of them can continue, the less each costs.
+    #[allow(clippy::inline_always)] // it is what an awaited operation costs
+    #[inline(always)]
     pub(crate) fn poll_round(&mut self, looks: u32) -> bool {
         self.round += 1;
         if self.inquiry.is_asked() {
             self.answer_inquiry();
         }
-        let mut done = if self.pipeline.in_flight() > 0 { self.poll_completions() } else { 0 };
-        if self.pipeline.has_queued()
-            && (self.pipeline.has_many_queued() || self.rounds_without_completion >= ROUNDS_PER_POST)
+        let mut done = self.poll_completions();
+        if self.pipeline.has_waiting()
+            && (self.pipeline.has_many_waiting() || self.rounds_without_completion >= ROUNDS_PER_POST)
         {
             self.rounds_without_completion = 0;
             self.post();
@@ -192,7 +240,7 @@ impl<C: Connect> Lane<C> {
             && self.pipeline.in_flight() > 0
             && (done == 0 || done < self.pipeline.under_way())
         {
-            let more = self.poll_completions();
+            let more = self.poll_in_flight();
             done += more;
             if more == 0 {
                 remaining -= 1;
@@ -204,11 +252,11 @@ impl<C: Connect> Lane<C> {
         done > 0
     }
 
-    /// Posts all queued chains. Without credits this waits for completions; if the memory node does not answer, chains fail after the timeout.
+    /// Posts all chains. Without credits this waits for completions; if the memory node does not answer, chains fail after the timeout.
     pub(crate) fn post_all(&mut self) {
-        while self.pipeline.has_queued() {
-            self.post();
-            if self.pipeline.has_queued() {
+        while self.pipeline.has_waiting() {
+            self.post_by_call();
+            if self.pipeline.has_waiting() {
                 self.poll_completions();
             }
         }
@@ -255,65 +303,71 @@ impl<C: Connect> Lane<C> {
         format!("the lane to memory node {node}, {connection}, {since}: {}", self.pipeline.describe_use())
     }
 
-    /// Posts as many requests as credits allow, with one doorbell.
+    #[inline(never)]
+    fn post_by_call(&mut self) {
+        self.post();
+    }
+
+    /// Posts as many requests as credits allow, with one doorbell. Inlined into the round of an idle thread only.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
     fn post(&mut self) {
         if !matches!(self.link, Link::Connected(_)) && !self.reconnect() {
             self.give_up(None);
             return;
         }
-        let Self { connect, pipeline, link: Link::Connected(wire), waiting_since, waits_for_credits, .. } =
-            self
-        else {
+        let Self { connect, pipeline, link: Link::Connected(wire), waiting_since, .. } = self else {
             return;
         };
-        let was_idle = pipeline.in_flight() == 0;
-        let (first, segments) = connect.segments();
-        let mut requests = pipeline.requests();
-        let posted = wire.post(|ring| {
-            let request = requests.next(ring)?;
-            let Segment { base, rkey } = segments[usize::from(request.at.segment() - first)];
-            // If a memory node has sent a wrong base, its own device refuses the address.
-            let address = base.wrapping_add(request.at.offset());
-            Some((request, Target { address, key: rkey }))
-        });
-        *waits_for_credits = pipeline.has_queued();
-        if posted == Ok(0) {
+        if pipeline.has_queued() {
+            pipeline.make_requests(&mut Port { wire, connect });
+        }
+        if !pipeline.has_requests() {
             return;
         }
-        if was_idle {
+        if pipeline.in_flight() == 0 {
             *waiting_since = None;
         }
         self.doorbells += 1;
+        let posted = wire.post();
+        pipeline.was_posted();
         if posted.is_err() {
             self.tear_down(None, false);
         }
     }
 
-    /// Polls for completions. Returns how many chains are done, or have failed.
+    /// Polls for completions if requests are in flight. Returns how many chains are done, or have failed.
     #[inline]
     fn poll_completions(&mut self) -> usize {
+        if self.pipeline.in_flight() > 0 { self.poll_by_call() } else { 0 }
+    }
+
+    #[inline(never)]
+    fn poll_by_call(&mut self) -> usize {
+        self.poll_in_flight()
+    }
+
+    /// As [`poll_completions`](Self::poll_completions), while requests are in flight. Inlined as [`post`](Self::post) is.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
+    fn poll_in_flight(&mut self) -> usize {
         let Self { pipeline, link: Link::Connected(wire), .. } = self else { return 0 };
-        if pipeline.in_flight() == 0 {
-            return 0;
-        }
-        let (mut chains, mut failure, mut done) = (0, None, None);
+        let (mut failure, mut end) = (None, 0);
         let found = wire.completions(|completion| match completion.outcome {
-            Outcome::Done => done = Some(completion.number),
+            Outcome::Done => end = completion.number + 1,
             outcome => failure = failure.or(Some((completion.number, outcome))),
         });
         if found == 0 {
             return self.check_connection();
         }
         // Earlier requests are done, too.
-        if let Some(number) = done {
-            chains = pipeline.complete(number, wire.ring());
-        }
+        let chains = pipeline.complete(end, wire.ring());
         if failure.is_some() {
             return chains + self.tear_down(failure, false);
         }
         (self.waiting_since, self.looks) = (None, 0);
-        if self.waits_for_credits {
-            self.post();
+        if self.pipeline.has_queued() {
+            self.post_by_call();
         }
         chains
     }
@@ -349,17 +403,16 @@ impl<C: Connect> Lane<C> {
         let deadline = Instant::now() + DRAIN;
         let mut flushed = failure.is_some();
         while self.pipeline.in_flight() > 0 && !flushed && Instant::now() < deadline {
-            let mut done = None;
+            let mut end = 0;
             wire.completions(|completion| match completion.outcome {
-                Outcome::Done if !flushed => done = Some(completion.number),
+                Outcome::Done if !flushed => end = completion.number + 1,
                 _ => flushed = true,
             });
-            if let Some(number) = done {
-                self.pipeline.complete(number, wire.ring());
-            }
+            self.pipeline.complete(end, wire.ring());
         }
         let failure = failure.and_then(|(number, outcome)| Some((self.pipeline.describe(number)?, outcome)));
         let ended_meanwhile = wire.has_ended();
+        self.pipeline.leave_places(wire.ring());
         // Destroys the queue pair: from here on the device touches no buffer of it.
         drop(wire);
         // The reason of the close is in the answer to a new connection request.

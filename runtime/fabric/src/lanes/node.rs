@@ -58,6 +58,13 @@ pub(crate) struct Node<N: Network> {
     session: Mutex<Session<N>>,
 }
 
+/// The way to a segment: its memory node, and its key and its first word's address there.
+pub(crate) struct Route {
+    pub(crate) node: u16,
+    pub(crate) key: u32,
+    pub(crate) base: u64,
+}
+
 /// An open control connection, and the results of its handshake.
 struct Session<N: Network> {
     client: u32,
@@ -156,6 +163,12 @@ impl<N: Network> Node<N> {
         self.first_segment
     }
 
+    /// Returns the ways to its segments, in order.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = Route> {
+        let node = self.position.node;
+        self.segments.iter().map(move |Segment { base, rkey }| Route { node, key: *rkey, base: *base })
+    }
+
     /// Returns whether a process is gone from this node: the question itself disconnects it. `None` if the node does not answer.
     pub(crate) fn is_gone(&self, process: u32) -> Option<bool> {
         let mut session =
@@ -202,6 +215,7 @@ impl<N: Network> Connect for Connector<N> {
     fn connect(&self) -> Result<N::Wire> {
         self.node.connect(&self.last)
     }
+    #[inline]
     fn segments(&self) -> (u16, &[Segment]) {
         (self.node.first_segment, &self.node.segments)
     }

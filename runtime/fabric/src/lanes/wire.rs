@@ -14,20 +14,19 @@ pub(crate) trait Wire {
     const LOOKS: u32;
     fn credits(&self) -> Credits;
     fn ring(&self) -> &Self::Ring;
-    /// Posts the requests that `next` returns, given the ring, with one doorbell: until it returns `None`, or the queue is full. Returns their
-    /// number; for 0 no doorbell was rung. Borrowed words are read before this returns.
-    fn post<'a>(
-        &mut self,
-        next: impl FnMut(&Self::Ring) -> Option<(Request<'a>, Target)>,
-    ) -> Result<usize, Refused>;
+    /// Adds a request to those of the next doorbell. There is room for as many as there are credits.
+    fn add(&mut self, request: Request);
+    /// Signals the request that was added last.
+    fn signal_last(&mut self);
+    /// Posts the requests that were added, with one doorbell, if there are any. The last one is signalled.
+    fn post(&mut self) -> Result<(), Refused>;
     /// Passes completions to `each`. Returns their number.
     fn completions(&mut self, each: impl FnMut(Completion)) -> usize;
     /// Returns whether the other side has ended the connection.
     fn has_ended(&mut self) -> bool;
     /// Describes its state, for reports of stalls: `, which …`.
     fn state(&mut self) -> &'static str;
-    /// Stops it, so that outstanding requests are flushed. Once it is dropped, no operation of it takes effect that has not by then reached the memory
-    /// node, and no buffer of it is touched.
+    /// Stops it, so that outstanding requests are flushed. Once it is dropped, no buffer of it is touched.
     fn stop(&mut self);
     /// Returns the descriptor that becomes readable when a completion arrives, if a thread may sleep until then.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -64,14 +63,6 @@ pub(crate) enum Outcome {
     /// The memory node's device never answered.
     NoAnswer,
     Failed(&'static str),
-}
-
-/// The address of a word of far memory for the device of its node, and its key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
-    pub(crate) address: u64,
-    #[cfg_attr(not(feature = "_verbs"), allow(dead_code))]
-    pub(crate) key: u32,
 }
 
 /// Not all requests were taken: the connection is unusable.

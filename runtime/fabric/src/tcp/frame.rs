@@ -64,13 +64,7 @@ pub(super) fn put_read(frame: &mut Vec<u8>, at: u64, words: usize) {
 
 /// Appends a WRITE.
 #[inline]
-pub(super) fn put_write(frame: &mut Vec<u8>, at: u64, words: &[u64]) {
-    put_write_of(frame, at, words.iter().copied());
-}
-
-/// Appends a WRITE of the words of an iterator.
-#[inline]
-pub(super) fn put_write_of(frame: &mut Vec<u8>, at: u64, words: impl ExactSizeIterator<Item = u64>) {
+pub(super) fn put_write(frame: &mut Vec<u8>, at: u64, words: impl ExactSizeIterator<Item = u64>) {
     put(frame, [at, head(WRITE, words.len())]);
     words.for_each(|word| frame.extend_from_slice(&word.to_le_bytes()));
 }
@@ -159,7 +153,7 @@ mod tests {
         let mut frame = Vec::new();
         let at = Address::new(3, 4096);
         put_read(&mut frame, at.bits(), 5);
-        put_write(&mut frame, at.bits(), &[7, 8, 9]);
+        put_write(&mut frame, at.bits(), [7, 8, 9].into_iter());
         put_compare_exchange(&mut frame, at.bits(), 10, 11);
         put_fetch_add(&mut frame, at.bits(), u64::MAX);
         let parsed: Vec<_> = Operations::new(&frame).map(Result::unwrap).collect();

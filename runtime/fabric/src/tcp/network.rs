@@ -11,18 +11,19 @@ use super::channel::{MAX_CONTENT_BYTES, Preamble, answer};
 use super::config::TcpConfig;
 use super::frame::{self, words_of};
 use super::line::{Arrival, CLOSED, Line};
+use crate::chain::SINGLE_WORDS;
 use crate::error::Result;
 use crate::handshake::{HELLO_BYTES, Secret};
 use crate::lanes;
 use crate::lanes::node::Network;
-use crate::lanes::pipeline::{Credits, Request, Ring, Verb};
-use crate::lanes::wire::{Completion, Outcome, Refused, Target, Wire};
+use crate::lanes::pipeline::{Credits, MOST_REQUESTS, Request, Ring, Verb};
+use crate::lanes::wire::{Completion, Outcome, Refused, Wire};
 use crate::question::Transport;
 use farfield_words::WORD_BYTES;
 
-/// The requests of a lane in flight: enough for hundreds of tasks.
-const REQUESTS: usize = 1024;
-/// The words of a lane's ring. A quarter of it is the longest request.
+/// The places of single operations in a lane's ring.
+const PLACES: usize = 512;
+/// The words of the rest of a lane's ring. A quarter of it is the longest request.
 const RING_WORDS: usize = 16 << 10;
 /// The most words of an answer, whose first byte is not one of them.
 const MAX_ANSWER_WORDS: usize = MAX_CONTENT_BYTES / WORD_BYTES - 1;
@@ -154,60 +155,13 @@ impl Connection {
     fn new(line: Line) -> Self {
         Self {
             line,
-            ring: Memory(vec![Cell::new(0); RING_WORDS].into()),
+            ring: Memory(vec![Cell::new(0); PLACES * SINGLE_WORDS + RING_WORDS].into()),
             frame: Vec::new(),
             made: Frame::default(),
             frames: VecDeque::new(),
             places: VecDeque::new(),
             has_ended: false,
             is_stopped: false,
-        }
-    }
-
-    /// Adds a request to the frame, or to the next if it has no room.
-    fn add(&mut self, request: &Request<'_>, at: u64) {
-        let (sent, read) = match &request.verb {
-            Verb::Read { words, .. } => (0, *words),
-            Verb::WriteInline(words) => (words.len(), 0),
-            Verb::Write { words, .. } => (*words, 0),
-            Verb::CompareExchange { .. } => (2, 1),
-            Verb::FetchAdd { .. } => (1, 1),
-        };
-        let bytes = (2 + sent) * WORD_BYTES;
-        if self.frame.len() + bytes > MAX_CONTENT_BYTES || self.made.words + read > MAX_ANSWER_WORDS {
-            self.end_frame();
-        }
-        if self.frame.is_empty() {
-            self.made.first = request.position;
-        }
-        self.made.last = request.position;
-        let (frame, ring) = (&mut self.frame, &self.ring);
-        let place = match &request.verb {
-            Verb::Read { ring, words } => {
-                frame::put_read(frame, at, *words);
-                Some(*ring)
-            }
-            Verb::WriteInline(words) => {
-                frame::put_write(frame, at, words);
-                None
-            }
-            Verb::Write { ring: from, words } => {
-                frame::put_write_of(frame, at, ring.0[*from..*from + *words].iter().map(Cell::get));
-                None
-            }
-            Verb::CompareExchange { ring, expected, new } => {
-                frame::put_compare_exchange(frame, at, *expected, *new);
-                Some(*ring)
-            }
-            Verb::FetchAdd { ring, addend } => {
-                frame::put_fetch_add(frame, at, *addend);
-                Some(*ring)
-            }
-        };
-        if let Some(place) = place {
-            self.places.push_back(Place { at: place as u32, words: read as u32 });
-            self.made.places += 1;
-            self.made.words += read;
         }
     }
 
@@ -272,25 +226,69 @@ impl Wire for Connection {
     const LOOKS: u32 = 1;
 
     fn credits(&self) -> Credits {
-        Credits { requests: REQUESTS, reads: REQUESTS, words: RING_WORDS, inline_words: RING_WORDS / 4 }
+        // All WRITEs are inline: their words are copied into the frame.
+        let inline_words = RING_WORDS / 4;
+        Credits {
+            requests: MOST_REQUESTS,
+            reads: MOST_REQUESTS,
+            words: RING_WORDS,
+            places: PLACES,
+            inline_words,
+        }
     }
 
     fn ring(&self) -> &Memory {
         &self.ring
     }
 
-    fn post<'a>(
-        &mut self,
-        mut next: impl FnMut(&Memory) -> Option<(Request<'a>, Target)>,
-    ) -> Result<usize, Refused> {
-        let mut count = 0;
-        while let Some((request, target)) = next(&self.ring) {
-            self.add(&request, target.address);
-            count += 1;
+    #[inline]
+    fn add(&mut self, request: Request) {
+        let Request { verb, target, position, .. } = request;
+        let (sent, read) = match verb {
+            Verb::Read { words, .. } => (0, words),
+            Verb::Write { words, .. } => (words, 0),
+            Verb::CompareExchange { .. } => (2, 1),
+            Verb::FetchAdd { .. } => (1, 1),
+        };
+        let bytes = (2 + sent) * WORD_BYTES;
+        if self.frame.len() + bytes > MAX_CONTENT_BYTES || self.made.words + read > MAX_ANSWER_WORDS {
+            self.end_frame();
         }
+        if self.frame.is_empty() {
+            self.made.first = position;
+        }
+        self.made.last = position;
+        let (frame, at) = (&mut self.frame, target.address);
+        let place = match verb {
+            Verb::Read { ring, words } => {
+                frame::put_read(frame, at, words);
+                ring
+            }
+            Verb::Write { ring, words, .. } => {
+                let words = self.ring.0[ring..ring + words].iter().map(Cell::get);
+                return frame::put_write(frame, at, words);
+            }
+            Verb::CompareExchange { ring, expected, new } => {
+                frame::put_compare_exchange(frame, at, expected, new);
+                ring
+            }
+            Verb::FetchAdd { ring, addend } => {
+                frame::put_fetch_add(frame, at, addend);
+                ring
+            }
+        };
+        self.places.push_back(Place { at: place as u32, words: read as u32 });
+        self.made.places += 1;
+        self.made.words += read;
+    }
+
+    /// The answer to a frame is the completion of its last request.
+    fn signal_last(&mut self) {}
+
+    fn post(&mut self) -> Result<(), Refused> {
         self.end_frame();
         self.flush();
-        if self.has_ended { Err(Refused) } else { Ok(count) }
+        if self.has_ended { Err(Refused) } else { Ok(()) }
     }
 
     fn completions(&mut self, mut each: impl FnMut(Completion)) -> usize {

@@ -11,19 +11,22 @@ use super::manager::{EventKind, connect, resolve, wait_for};
 use super::queue::{Completions, Messages, RECEIVED};
 use super::queue_pair::QueuePair;
 use super::region::{Access, Domain, Region};
+use crate::chain::SINGLE_WORDS;
 use crate::error::{Error, Result};
 use crate::handshake::{HELLO_BYTES, JOIN_BYTES, MAX_WELCOME_BYTES};
 use crate::lanes;
 use crate::lanes::node::Network;
-use crate::lanes::pipeline::{Credits, Request};
-use crate::lanes::wire::{Completion, Outcome, Refused, Target, Wire};
+use crate::lanes::pipeline::{Credits, MOST_REQUESTS, Request};
+use crate::lanes::wire::{Completion, Outcome, Refused, Wire};
 use crate::question::Transport;
 use crate::stall::blocked;
 use farfield_words::WORD_BYTES;
 
 /// The requests in a lane's send queue, if the device allows as many: enough for a few tens of tasks.
-const REQUESTS: u32 = 256;
-/// The size of a lane's ring, into which it reads and from which it writes.
+const REQUESTS: u32 = MOST_REQUESTS as u32;
+/// The places of single operations in a lane's ring: more than most threads have in flight. Those beyond are copied once more.
+const PLACES: usize = 512;
+/// The size of the rest of a lane's ring, into which it reads and from which it writes.
 const RING_BYTES: u64 = 128 << 10;
 /// WRITEs up to this size are inline in their work request: the words of a small node.
 const INLINE_BYTES: u32 = 64;
@@ -107,7 +110,8 @@ impl Network for Rdma {
         let requests =
             REQUESTS.min(limits.requests).min(limits.completions.saturating_sub(SPARE_COMPLETIONS));
         let completions = Completions::new(device, requests + SPARE_COMPLETIONS, false).map_err(text)?;
-        let ring = Region::new(&domain, RING_BYTES, Access::Local).map_err(text)?;
+        let places = (PLACES * SINGLE_WORDS * WORD_BYTES) as u64;
+        let ring = Region::new(&domain, places + RING_BYTES, Access::Local).map_err(text)?;
         // A device that supports fewer inline bytes may refuse.
         let queue_pair = QueuePair::new(id, &domain, &completions, requests, INLINE_BYTES)
             .or_else(|(id, _)| QueuePair::new(id, &domain, &completions, requests, 0))
@@ -120,6 +124,7 @@ impl Network for Rdma {
             requests: requests as usize,
             reads: usize::from(reads),
             words: RING_BYTES as usize / WORD_BYTES,
+            places: PLACES,
             inline_words: queue_pair.inline_bytes().min(INLINE_BYTES) as usize / WORD_BYTES,
         };
         let batch = Batch::new(credits.requests, &ring);
@@ -190,16 +195,21 @@ impl Wire for Connection {
     fn credits(&self) -> Credits {
         self.credits
     }
+    #[inline]
     fn ring(&self) -> &Region {
         &self.ring
     }
+    #[allow(clippy::inline_always)] // as `Batch::add`
+    #[inline(always)]
+    fn add(&mut self, request: Request) {
+        self.batch.add(request);
+    }
+    fn signal_last(&mut self) {
+        self.batch.signal_last();
+    }
     #[inline]
-    fn post<'a>(
-        &mut self,
-        mut next: impl FnMut(&Region) -> Option<(Request<'a>, Target)>,
-    ) -> Result<usize, Refused> {
-        let Self { queue_pair, ring, batch, .. } = self;
-        batch.post(queue_pair, || next(ring))
+    fn post(&mut self) -> Result<(), Refused> {
+        self.batch.post(&self.queue_pair, &self.ring)
     }
     #[inline]
     fn completions(&mut self, each: impl FnMut(Completion)) -> usize {

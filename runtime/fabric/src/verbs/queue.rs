@@ -129,15 +129,18 @@ impl Completion {
 impl Outcome {
     #[inline]
     fn of(status: status::Type) -> Self {
+        if status == status::IBV_WC_SUCCESS { Self::Done } else { Self::of_failure(status) }
+    }
+
+    #[cold]
+    fn of_failure(status: status::Type) -> Self {
         match status {
-            status::IBV_WC_SUCCESS => Self::Done,
             status::IBV_WC_WR_FLUSH_ERR => Self::Flushed,
             status::IBV_WC_RETRY_EXC_ERR | status::IBV_WC_RNR_RETRY_EXC_ERR => Self::NoAnswer,
             other => Self::failed(other),
         }
     }
 
-    #[cold]
     fn failed(status: status::Type) -> Self {
         // SAFETY: for any number, the library returns a constant string of its own, and it is not unloaded.
         let name = unsafe { CStr::from_ptr(sys::ibv_wc_status_str(status)) };

@@ -148,7 +148,7 @@ impl Region {
 
     /// Returns its start address, which is the same for the process and the device.
     pub(super) fn base(&self) -> u64 {
-        self.map.as_ptr().addr() as u64
+        self.map.as_ptr().expose_provenance() as u64
     }
 
     /// Returns the local and the remote key.
@@ -160,6 +160,7 @@ impl Region {
     }
 
     /// Returns its words.
+    #[inline]
     #[allow(clippy::cast_ptr_alignment)] // mappings begin at pages
     pub(super) fn words(&self) -> &[AtomicU64] {
         // SAFETY: `map` owns so many bytes from its start on and stays mapped while the region is borrowed. It begins at a page, so it is
@@ -196,7 +197,12 @@ impl Ring for Region {
             *to = from.load(Ordering::Relaxed);
         }
     }
+    #[inline]
     fn write(&self, at: usize, from: &[u64]) {
+        // As above.
+        if let [word] = from {
+            return self.words()[at].store(*word, Ordering::Relaxed);
+        }
         for (to, from) in self.words()[at..].iter().zip(from) {
             to.store(*from, Ordering::Relaxed);
         }

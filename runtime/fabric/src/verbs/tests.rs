@@ -18,7 +18,7 @@ use super::queue::{Completions, Messages};
 use super::queue_pair::QueuePair;
 use super::region::Domain;
 use super::*;
-use crate::chain::{Op, RawChain};
+use crate::chain::{Op, RawChain, SINGLE_WORDS};
 use crate::contents::tests::Empty;
 use crate::error::Error;
 use crate::handshake::{ConnectionKind, Hello, Join, NodePosition, Nonce, Reply, Secret, Welcome};
@@ -122,10 +122,7 @@ fn refused(to: SocketAddr, data: &[u8]) -> String {
 
 /// Asserts that a correct client is served.
 fn works(nodes: &Nodes) {
-    let client =
-        Arc::new(Client::connect(&VerbsConfig::new(&nodes.names()).unwrap(), Empty::VERSION).unwrap());
-    client.prepare(1).unwrap();
-    let verbs = Verbs::new(&client, Some(0), None);
+    let verbs = connect(&VerbsConfig::new(&nodes.names()).unwrap());
     let mut chain = RawChain::default();
     chain.fetch_add(Address::new(0, 4096), 1);
     let Posted::InFlight(ticket) = verbs.post(chain, 0) else { panic!("it takes time") };
@@ -359,14 +356,23 @@ fn a_memory_node_has_one_position() {
     works(&nodes);
 }
 
+/// Serves a memory node, and connects a thread to it.
+fn one_thread() -> Option<(Nodes, Verbs)> {
+    let nodes = Nodes::serve(&address()?, 1, 1, SEGMENT_BYTES, None);
+    let verbs = connect(&VerbsConfig::new(&nodes.names()).unwrap());
+    Some((nodes, verbs))
+}
+
+/// Connects a thread.
+fn connect(config: &VerbsConfig) -> Verbs {
+    let client = Arc::new(Client::connect(config, Empty::VERSION).unwrap());
+    client.prepare(1).unwrap();
+    Verbs::new(&client, Some(0), None)
+}
+
 #[test]
 fn fenced_operations_complete() {
-    let Some(address) = address() else { return };
-    let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
-    let client =
-        Arc::new(Client::connect(&VerbsConfig::new(&nodes.names()).unwrap(), Empty::VERSION).unwrap());
-    client.prepare(1).unwrap();
-    let verbs = Verbs::new(&client, Some(0), None);
+    let Some((_nodes, verbs)) = one_thread() else { return };
     for round in 0..500 {
         let mut chain = RawChain::default();
         let (word, other) = (Address::new(0, 4096), Address::new(0, 8192));
@@ -388,19 +394,16 @@ fn fenced_operations_complete() {
 
 #[test]
 fn single_operations_have_the_results_of_chains_also_if_they_are_abandoned() {
-    let Some(address) = address() else { return };
-    let nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
-    let client =
-        Arc::new(Client::connect(&VerbsConfig::new(&nodes.names()).unwrap(), Empty::VERSION).unwrap());
-    client.prepare(1).unwrap();
-    let verbs = Verbs::new(&client, Some(0), None);
+    let Some((_nodes, verbs)) = one_thread() else { return };
     let at = Address::new(0, 4096);
-    let words: [u64; Verbs::SINGLE_WORDS] = std::array::from_fn(|word| word as u64 + 7);
+    let words: [u64; SINGLE_WORDS] = std::array::from_fn(|word| word as u64 + 7);
     let done = |op: Op, written: &[u64]| {
-        let ticket = verbs.post_single(op, written, 0).unwrap();
+        let ticket = verbs.post_single(|| op.clone(), written, || 0).unwrap();
         loop {
-            if let Poll::Ready(result) = verbs.poll_single(ticket, |_, words| *words) {
-                return result.unwrap();
+            let mut read = [0; SINGLE_WORDS];
+            if let Poll::Ready(result) = verbs.poll_single(ticket, &mut read[..op.words()]) {
+                result.unwrap();
+                return read;
             }
             verbs.idle();
         }
@@ -411,9 +414,9 @@ fn single_operations_have_the_results_of_chains_also_if_they_are_abandoned() {
         assert_eq!(done(Op::compare_exchange(at, 7, 9), &[])[0], 7);
         assert_eq!(done(Op::compare_exchange(at, 7, 8), &[])[0], 9, "it fails");
         // As a thread polls one whose future was dropped; the next one is never polled.
-        let abandoned = verbs.post_single(Op::fetch_add(at, 1), &[], 0).unwrap();
+        let abandoned = verbs.post_single(|| Op::fetch_add(at, 1), &[], || 0).unwrap();
         verbs.detach(abandoned);
-        verbs.forget(verbs.post_single(Op::fetch_add(at, 5), &[], 0).unwrap());
+        verbs.forget(verbs.post_single(|| Op::fetch_add(at, 5), &[], || 0).unwrap());
         let (chain, result) = loop {
             if let Poll::Ready(done) = verbs.poll(abandoned) {
                 break done;
@@ -423,7 +426,10 @@ fn single_operations_have_the_results_of_chains_also_if_they_are_abandoned() {
         result.unwrap();
         assert_eq!(chain.buffer(), [9]);
         assert_eq!(done(Op::read(at, 1), &[])[0], 15);
-        assert!(verbs.post_single(Op::read(Address::new(9, 64), 1), &[], 0).is_err(), "no such segment");
+        assert!(
+            verbs.post_single(|| Op::read(Address::new(9, 64), 1), &[], || 0).is_err(),
+            "no such segment"
+        );
     }
     assert!(!verbs.is_underway());
 }
@@ -434,9 +440,7 @@ fn a_memory_node_that_stops_is_unreachable_within_the_timeout() {
     let mut nodes = Nodes::serve(&address, 1, 1, SEGMENT_BYTES, None);
     let mut config = VerbsConfig::new(&nodes.names()).unwrap();
     config.nodes.timeout = Duration::from_secs(1);
-    let client = Arc::new(Client::connect(&config, Empty::VERSION).unwrap());
-    client.prepare(1).unwrap();
-    let verbs = Verbs::new(&client, Some(0), None);
+    let verbs = connect(&config);
     let read = || {
         let mut chain = RawChain::default();
         chain.read(Address::new(0, 4096), 1);

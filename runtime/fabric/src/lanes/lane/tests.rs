@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::super::config::Sharing;
-use super::super::pipeline::{Credits, Request, Ring, Verb};
+use super::super::pipeline::{Credits, Verb};
 use super::super::sets::{self, Lanes, Pool};
 use super::super::wire::{Completion, Refused};
 use super::*;
+use crate::chain::SINGLE_WORDS;
 
 const TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -42,11 +43,14 @@ struct ToDevice(Arc<Device>);
 struct ToVector {
     device: Arc<Device>,
     ring: VectorRing,
+    added: VecDeque<(u64, bool, Work)>,
     posted: VecDeque<(u64, bool, Work)>,
     flushing: bool,
 }
 
 struct VectorRing(Mutex<Vec<u64>>);
+
+const CREDITS: Credits = Credits { requests: 32, reads: 8, words: 64, places: 6, inline_words: 2 };
 
 enum Work {
     Read { index: usize, ring: usize, words: usize },
@@ -69,28 +73,23 @@ impl Wire for ToVector {
     const LOOKS: u32 = 32;
 
     fn credits(&self) -> Credits {
-        Credits { requests: 32, reads: 8, words: 64, inline_words: 2 }
+        CREDITS
     }
     fn ring(&self) -> &VectorRing {
         &self.ring
     }
-    fn post<'a>(
-        &mut self,
-        mut next: impl FnMut(&VectorRing) -> Option<(Request<'a>, Target)>,
-    ) -> Result<usize, Refused> {
-        let mut added = VecDeque::new();
-        while added.len() < 32
-            && let Some((request, target)) = next(&self.ring)
-        {
-            added.push_back((request.position, request.signal, self.work(&request, target)));
-        }
+    fn add(&mut self, request: Request) {
+        assert!(self.added.len() + self.posted.len() < CREDITS.requests);
+        self.added.push_back((request.position, request.signal, self.work(&request)));
+    }
+    fn signal_last(&mut self) {
+        self.added.back_mut().unwrap().1 = true;
+    }
+    fn post(&mut self) -> Result<(), Refused> {
         // The last request of a batch is always signalled.
-        if let Some((_, signal, _)) = added.back_mut() {
-            *signal = true;
-        }
-        let count = added.len();
-        self.posted.append(&mut added);
-        Ok(count)
+        self.signal_last();
+        self.posted.append(&mut self.added);
+        Ok(())
     }
     fn completions(&mut self, mut each: impl FnMut(Completion)) -> usize {
         let mut given = 0;
@@ -130,16 +129,16 @@ impl Wire for ToVector {
 }
 
 impl ToVector {
-    fn work(&self, request: &Request<'_>, target: Target) -> Work {
-        let index = target.address as usize / 8;
+    fn work(&self, request: &Request) -> Work {
+        let index = request.target.address as usize / 8;
         match request.verb {
             Verb::Read { ring, words } => Work::Read { index, ring, words },
-            Verb::Write { ring, words } => {
+            Verb::Write { ring, words, inline } => {
+                assert_eq!(inline, words <= CREDITS.inline_words);
                 let mut copied = vec![0; words];
                 self.ring.read(ring, &mut copied);
                 Work::Write { index, words: copied }
             }
-            Verb::WriteInline(words) => Work::Write { index, words: words.to_vec() },
             Verb::CompareExchange { ring, expected, new } => {
                 Work::CompareExchange { index, ring, expected, new }
             }
@@ -189,7 +188,8 @@ impl Connect for ToDevice {
         self.0.wires.fetch_add(1, Ordering::Relaxed);
         Ok(ToVector {
             device: Arc::clone(&self.0),
-            ring: VectorRing(Mutex::new(vec![0; 64])),
+            ring: VectorRing(Mutex::new(vec![0; CREDITS.places * SINGLE_WORDS + CREDITS.words])),
+            added: VecDeque::new(),
             posted: VecDeque::new(),
             flushing: false,
         })
@@ -308,6 +308,63 @@ fn requests_beyond_the_credits_are_posted_in_turn() {
     assert!((5..).zip(&slots).all(|(value, slot)| chain.word(*slot) == value));
     assert_eq!(chain.words(all)[5], 105);
     assert_eq!(device.far.lock().unwrap()[..100], [9; 100]);
+}
+
+/// Pushes a single operation.
+fn push_single(lane: &mut Lane<ToDevice>, op: impl Fn() -> Op, written: &[u64]) -> usize {
+    let target = Target { address: op().at().offset(), key: 7 };
+    lane.push_single(op, written, target)
+}
+
+fn wait_for_single(lane: &mut Lane<ToDevice>, number: usize, into: &mut [u64]) -> Result<()> {
+    loop {
+        if let Poll::Ready(result) = lane.poll_single(number, into) {
+            return result;
+        }
+        lane.poll_round(4);
+    }
+}
+
+#[test]
+fn single_operations_have_their_results_also_without_credits_and_places() {
+    let (device, mut lane) = lane();
+    let numbers: Vec<usize> = (1..100)
+        .map(|index| push_single(&mut lane, move || Op::compare_exchange(at(index), index, 7), &[]))
+        .collect();
+    let written = push_single(&mut lane, || Op::write(at(100), 3), &[1, 2, 3]);
+    for (number, expected) in numbers.iter().zip(1..) {
+        let mut word = [0];
+        wait_for_single(&mut lane, *number, &mut word).unwrap();
+        assert_eq!(word, [expected]);
+    }
+    let (chain, result) = wait(&mut lane, written);
+    result.unwrap();
+    assert_eq!((chain.ops().len(), chain.buffer()), (1, &[1, 2, 3][..]));
+    let far = device.far.lock().unwrap();
+    assert_eq!((&far[1..100], &far[100..103]), (&[7; 99][..], &[1, 2, 3][..]));
+}
+
+#[test]
+fn results_that_were_not_taken_outlive_the_connection() {
+    let (device, mut lane) = lane();
+    let read = push_single(&mut lane, || Op::read(at(4), 3), &[]);
+    let abandoned = push_single(&mut lane, || Op::fetch_add(at(5), 1), &[]);
+    assert!(lane.poll_round(4));
+    *device.behavior.lock().unwrap() = DeviceBehavior::Ended;
+    let fails = push_single(&mut lane, || Op::read(at(9), 1), &[]);
+    let Err(Error::NodeUnreachable(error)) = wait_for_single(&mut lane, fails, &mut [0]) else {
+        panic!("the connection has ended")
+    };
+    assert_eq!((error.operation, error.address), ("READ", at(9)));
+    // The new connection uses the same places.
+    *device.behavior.lock().unwrap() = DeviceBehavior::Works;
+    let other = push_single(&mut lane, || Op::read(at(20), 16), &[]);
+    wait_for_single(&mut lane, other, &mut [0; 16]).unwrap();
+    let mut words = [0; 3];
+    wait_for_single(&mut lane, read, &mut words).unwrap();
+    assert_eq!(words, [4, 5, 6]);
+    assert_eq!(lane.take(abandoned).0.buffer(), [5]);
+    assert_eq!(device.attempts.load(Ordering::Relaxed), 2);
 }
 
 #[test]

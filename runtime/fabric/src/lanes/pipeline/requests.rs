@@ -1,139 +1,144 @@
-//! From chains to work requests: the next piece of the oldest chain, if credits allow.
-//!
-//! A short WRITE is *inline*: the library copies its words from the chain while it posts. So a request borrows them, and all requests of a doorbell
-//! must be able to exist at a time. Therefore the state that posting changes ([`Posting`]) is separate from the chains, except for one cell of each:
-//! [`Requests`] borrows the former mutably and the chains immutably.
+//! From chains to work requests: the next request of the oldest chain, if credits allow.
 
-use super::{FIRST, FencePoints, Flight, Kind, NextPiece, Piece, Pipeline, Posting, Request, Ring, Verb};
-use crate::chain::Op;
+use super::{FencePoints, Flight, Kind, NextPiece, Outlet, Piece, Pipeline, Posting, Request, Verb};
+use super::{SIGNALLED, Target};
+use crate::chain::{Op, SINGLE_WORDS};
 use farfield_words::WORD_BYTES;
 
-/// The requests that can be posted now. They borrow their inline words from the chains. So any number of them can exist at a time, and until the last
-/// is dropped no chain is changed, completed or returned.
-pub(crate) struct Requests<'a> {
-    flights: &'a [Flight],
-    posting: &'a mut Posting,
-}
-
 impl Pipeline {
-    /// Returns the requests that can be posted now.
-    pub(crate) fn requests(&mut self) -> Requests<'_> {
-        Requests { flights: &self.flights, posting: &mut self.posting }
+    /// Makes the requests of queued chains as far as credits go.
+    pub(crate) fn make_requests(&mut self, outlet: &mut impl Outlet) {
+        while self.posting.queue.len > 0 {
+            let number = self.posting.queue.first;
+            if !self.posting.make_next(number, &mut self.flights[number as usize], outlet) {
+                return;
+            }
+        }
     }
 }
 
-impl<'a> Requests<'a> {
-    /// Takes the next queued request if credits allow, and copies its payload into the ring unless it is inline.
+impl Posting {
+    /// Returns whether the request of a single operation can be made now, with its words in its place.
     #[inline]
-    pub(crate) fn next(&mut self, ring: &impl Ring) -> Option<Request<'a>> {
-        let posting = &*self.posting;
-        if posting.queue.len == 0 {
-            return None;
-        }
-        let number = posting.queue.first;
-        let flight = &self.flights[number as usize];
-        if flight.single_words as usize <= posting.credits.most_words() && !flight.detached {
-            self.next_piece::<true>(number, ring)
-        } else {
-            self.next_of_several(number, ring)
-        }
+    pub(crate) fn has_credits(&self, number: u32, kind: Kind) -> bool {
+        self.next < self.requests_end
+            && (kind == Kind::Write || self.reads() < self.credits.reads)
+            && self.queue.len == 0
+            && (number as usize) < self.credits.places
     }
 
-    #[inline(never)]
-    fn next_of_several(&mut self, number: u32, ring: &impl Ring) -> Option<Request<'a>> {
-        self.next_piece::<false>(number, ring)
-    }
-
-    /// The next piece of a chain. If it `IS_WHOLE`, it is a single operation, not detached: so most of what follows is constant.
-    #[allow(clippy::inline_always)] // else the compiler shares one copy, which spills its variables at every piece
+    /// Makes the request of a single operation, for which there are credits. Returns its end. All that depends on its kind is constant.
+    #[allow(clippy::inline_always)] // see above
     #[inline(always)]
-    fn next_piece<const IS_WHOLE: bool>(&mut self, number: u32, ring: &impl Ring) -> Option<Request<'a>> {
-        let posting = &mut *self.posting;
-        let flights: &'a [Flight] = self.flights;
-        let flight = &flights[number as usize];
-        let next = if IS_WHOLE { Some(FIRST) } else { flight.next.get() };
-        let Some(next) = next else { unreachable!("a queued chain has a piece to post") };
-        let (index, first) = (next.op as usize, next.words as usize);
-        // One match, since each costs as much as several of the steps below. The operands of a CAS or FAA, and whether the chain receives the answer:
-        let (kind, at, op_words, slot, operands, has_result) =
-            match if IS_WHOLE { &flight.op } else { &flight.ops()[index] } {
-                Op::Read { at, slot, .. } => (Kind::Read, *at, slot.words(), slot.start(), (0, 0), true),
-                Op::Write { at, slot, replaces: false } => {
-                    (Kind::Write, *at, slot.words(), slot.start(), (0, 0), false)
-                }
-                Op::Write { at, slot, replaces: true } => {
-                    // The replaced word precedes the new one.
-                    let both = flight.written(slot.start() - 1..slot.start() + 1);
-                    (Kind::CompareExchange, *at, 1, 0, (both[0], both[1]), false)
-                }
-                Op::CompareExchange { at, expected, new, slot } => {
-                    (Kind::CompareExchange, *at, 1, *slot as usize, (*expected, *new), true)
-                }
-                Op::FetchAdd { at, addend, slot } => {
-                    (Kind::FetchAdd, *at, 1, *slot as usize, (*addend, 0), true)
-                }
-            };
-        let reads = kind != Kind::Write;
-        let words = if IS_WHOLE { op_words } else { (op_words - first).min(posting.credits.most_words()) };
-        let inline = !reads && words <= posting.credits.inline_words;
-        if posting.pieces.len() == posting.credits.requests || reads && posting.reads == posting.credits.reads
-        {
-            return None;
-        }
-        let (ring_at, ring_words) = if inline { (0, 0) } else { posting.ring_space.take(words)? };
-        let end_of_op = IS_WHOLE || first + words == op_words;
-        let starts = index == 0 && first == 0;
-        let last = IS_WHOLE || end_of_op && index + 1 == flight.ops().len();
-        let (oldest, position) = (posting.pieces.first, posting.pieces.next);
-        let fence = posting.detached.fence(kind, oldest) || !starts && posting.current.fence(kind, oldest);
-        if !IS_WHOLE && flight.detached {
-            posting.detached.note(kind, position);
-        } else if !last {
-            posting.current.note(kind, position);
-        }
-        posting.under_way += usize::from(starts);
-        posting.reads += usize::from(reads);
-        flight.next.set(if last {
-            posting.queue.pop(flight.after);
-            if !starts {
-                posting.current = FencePoints::default();
+    pub(crate) fn make_single(
+        &mut self,
+        number: u32,
+        op: Op,
+        written: &[u64],
+        target: Target,
+        outlet: &mut impl Outlet,
+    ) -> u64 {
+        let kind = Kind::of(&op);
+        let ring = number as usize * SINGLE_WORDS;
+        let verb = match op {
+            Op::Read { slot, .. } => Verb::Read { ring, words: slot.words() },
+            Op::Write { replaces: true, .. } => unreachable!("a word is replaced by a chain"),
+            Op::Write { slot, .. } => {
+                outlet.write(ring, written);
+                Verb::Write { ring, words: slot.words(), inline: slot.words() <= self.credits.inline_words }
             }
-            None
-        } else if end_of_op {
-            Some(NextPiece { op: next.op + 1, words: 0 })
-        } else {
-            Some(NextPiece { op: next.op, words: (first + words) as u32 })
-        });
-        let start = if IS_WHOLE { 0 } else { slot + first };
-        let verb = match kind {
-            Kind::Read => Verb::Read { ring: ring_at, words },
-            Kind::Write => {
-                let from =
-                    if IS_WHOLE { &flight.words[..words] } else { flight.written(start..start + words) };
-                if inline {
-                    Verb::WriteInline(from)
-                } else {
-                    ring.write(ring_at, from);
-                    Verb::Write { ring: ring_at, words }
-                }
-            }
-            Kind::CompareExchange => {
-                Verb::CompareExchange { ring: ring_at, expected: operands.0, new: operands.1 }
-            }
-            Kind::FetchAdd => Verb::FetchAdd { ring: ring_at, addend: operands.0 },
+            Op::CompareExchange { expected, new, .. } => Verb::CompareExchange { ring, expected, new },
+            Op::FetchAdd { addend, .. } => Verb::FetchAdd { ring, addend },
         };
-        posting.pieces.push(Piece {
+        let fence = self.detached.fence(kind, self.first);
+        let signal = self.next % SIGNALLED == SIGNALLED - 1;
+        let position = self.advance(kind, true);
+        outlet.add(Request { verb, target, position, fence, signal });
+        position + 1
+    }
+
+    /// Counts the next request. Returns its position.
+    #[inline]
+    fn advance(&mut self, kind: Kind, last: bool) -> u64 {
+        let position = self.next;
+        self.next += 1;
+        self.made.count(kind != Kind::Write, last);
+        *self.totals(position) = self.made;
+        position
+    }
+
+    /// Makes the next request of the first queued chain, if credits allow: copies its payload into the ring. Returns whether they did.
+    fn make_next(&mut self, number: u32, flight: &mut Flight, outlet: &mut impl Outlet) -> bool {
+        let NextPiece { op: index, words: first } = flight.next;
+        let (count, first) = (flight.ops().len(), first as usize);
+        // The operands of a CAS or FAA, and whether the chain receives the answer:
+        let (kind, at, op_words, slot, operands, has_result) = match &flight.ops()[index as usize] {
+            Op::Read { at, slot, .. } => (Kind::Read, *at, slot.words(), slot.start(), (0, 0), true),
+            Op::Write { at, slot, replaces: false } => {
+                (Kind::Write, *at, slot.words(), slot.start(), (0, 0), false)
+            }
+            Op::Write { at, slot, replaces: true } => {
+                // The replaced word precedes the new one.
+                let both = flight.written(slot.start() - 1..slot.start() + 1);
+                (Kind::CompareExchange, *at, 1, 0, (both[0], both[1]), false)
+            }
+            Op::CompareExchange { at, expected, new, slot } => {
+                (Kind::CompareExchange, *at, 1, *slot as usize, (*expected, *new), true)
+            }
+            Op::FetchAdd { at, addend, slot } => (Kind::FetchAdd, *at, 1, *slot as usize, (*addend, 0), true),
+        };
+        if self.next == self.requests_end || kind != Kind::Write && self.reads() == self.credits.reads {
+            return false;
+        }
+        let words = (op_words - first).min(self.credits.most_words());
+        let Some((ring, ring_words)) = self.ring_space.take(words) else { return false };
+        let ring = self.credits.places * SINGLE_WORDS + ring;
+        let end_of_op = first + words == op_words;
+        let starts = index == 0 && first == 0;
+        let last = end_of_op && index as usize + 1 == count;
+        let (oldest, position) = (self.first, self.next);
+        let fence = self.detached.fence(kind, oldest) || !starts && self.current.fence(kind, oldest);
+        if flight.detached {
+            self.detached.note(kind, position);
+        } else if !last {
+            self.current.note(kind, position);
+        }
+        if starts && self.next != self.posted {
+            // Single operations before it do not wait for it, which may be long.
+            outlet.signal_last();
+        }
+        let start = slot + first;
+        let verb = match kind {
+            Kind::Read => Verb::Read { ring, words },
+            Kind::Write => {
+                outlet.write(ring, flight.written(start..start + words));
+                Verb::Write { ring, words, inline: words <= self.credits.inline_words }
+            }
+            Kind::CompareExchange => Verb::CompareExchange { ring, expected: operands.0, new: operands.1 },
+            Kind::FetchAdd => Verb::FetchAdd { ring, addend: operands.0 },
+        };
+        let target = outlet.target(at.add((first * WORD_BYTES) as u64));
+        self.advance(kind, last);
+        outlet.add(Request { verb, target, position, fence, signal: last });
+        self.pieces.push_back(Piece {
+            position,
             flight: number,
-            op: next.op,
-            first: next.words,
-            ring: ring_at as u32,
+            op: index,
+            first: first as u32,
+            ring: ring as u32,
             ring_words: ring_words as u32,
             answer_words: if has_result { words as u32 } else { 0 },
             answer: start as u32,
-            reads,
-            last,
         });
-        let at = at.add((first * WORD_BYTES) as u64);
-        Some(Request { verb, at, position, fence, signal: last })
+        if last {
+            flight.end = position + 1;
+            self.queue.pop(flight.after);
+            self.current = FencePoints::default();
+        } else if end_of_op {
+            flight.next = NextPiece { op: index + 1, words: 0 };
+        } else {
+            flight.next = NextPiece { op: index, words: (first + words) as u32 };
+        }
+        true
     }
 }
