@@ -38,6 +38,8 @@ fn every_structure_is_verified_on_two_memory_nodes() {
                 assert_eq!(report["verified"], true, "{structure}: {report}");
             }
         }
-        stoppers.iter().for_each(|stopper| stopper.stop());
+        for stopper in &stoppers {
+            stopper.stop();
+        }
     });
 }

@@ -7,7 +7,10 @@
 //! | `tcp.pipelining.speedup` | READs a second of a thread with 16 tasks, over those with one; encrypted | the thread, the word |
 //! | `tcp.throughput.ratio_to_redis` | READs of a word a second of a thread with 64 tasks, without encryption, over `GET`s of 8 bytes with 64 pipelined, by one client thread | loopback, one server process each |
 //!
-//! The sides take turns; the figures are medians of their ratios. Without `redis-server` the last one is skipped aloud.
+//! The sides take turns; the figures are medians of their ratios. Without `redis-server` the last one is skipped.
+
+#[path = "../../../runtime/tests/skip/mod.rs"]
+mod skip;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -239,7 +242,7 @@ fn measure() -> Result<()> {
             }
             println!("tcp.throughput.ratio_to_redis {:.3}", median(ratios));
         }
-        Err(why) => eprintln!("tcp.throughput.ratio_to_redis is SKIPPED: {why}"),
+        Err(why) => skip::skip("redis", &why.to_string()),
     }
     Ok(())
 }
