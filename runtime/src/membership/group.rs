@@ -187,6 +187,7 @@ async fn meet(ct: &ComputeThread, group: &Group, threads: usize) -> Result<Joint
     group.check(&ct.members().await?, me)?;
     // The group, the round, in which no thread has ended, and no run.
     let words = [group.word(), WAITS | threads as u64, 0];
+    member.note_group();
     ct.write_words(Record::group(record), &words).await?;
     let joint = enter(ct, group, me, record, threads).await;
     if joint.is_err() {

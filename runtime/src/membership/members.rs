@@ -159,14 +159,20 @@ impl ComputeThread {
         let Some(member) = self.process.member() else { return };
         if let Some(places) = member.clear_places() {
             // An error means that the memory node has ended.
-            let _ = self.vacate(places, RecordState::Taken(member.identity)).await;
+            let _ = self.vacate(places, RecordState::Taken(member.identity), member.has_group()).await;
         }
     }
 
     /// Clears a slot and frees its record, whose `state` only this thread may change.
-    async fn vacate(&self, places: Places, state: RecordState) -> Result<()> {
+    ///
+    /// The next process takes the record before it writes the record's words. Until then others see what the last process has left there. So a record
+    /// that names a group is cleared of it.
+    async fn vacate(&self, places: Places, state: RecordState, has_group: bool) -> Result<()> {
         let mut chain = self.empty_chain();
         chain.write(places.slot, &[0]);
+        if has_group {
+            chain.write(Record::group(places.record), &[0; 3]);
+        }
         // A CAS, since joining processes try to take the record by CAS.
         chain.replace(places.record, state.to_word(), 0);
         self.submit(chain).await.map(drop)
@@ -276,7 +282,7 @@ impl ComputeThread {
             self.fetch_add_word(control::evictions(), 1).await?;
             self.fetch_add_word(control::unclean_exits(), 1).await?;
             self.fetch_add_word(control::left_bytes(), gone.words.held_bytes).await?;
-            self.vacate(gone.places, claim).await?;
+            self.vacate(gone.places, claim, gone.words.group != 0).await?;
             tracing::info!(process = gone.identity, "evicted a process that has ended without leaving");
             evicted += 1;
         }

@@ -40,6 +40,8 @@ pub(crate) struct Member {
     slot: AtomicU64,
     record: AtomicU64,
     announced: AtomicU64,
+    /// True once its record has named a group.
+    has_group: AtomicBool,
     /// The counters beside the epoch when it last read them: requests for memory, and coalesced chunks.
     requests: AtomicU64,
     coalesced: AtomicU64,
@@ -80,6 +82,7 @@ impl Member {
             slot: AtomicU64::new(0),
             record: AtomicU64::new(0),
             announced: AtomicU64::new(0),
+            has_group: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             coalesced: AtomicU64::new(0),
             is_stepping: AtomicBool::new(false),
@@ -113,6 +116,16 @@ impl Member {
     pub(crate) fn clear_places(&self) -> Option<Places> {
         let slot = Address::from_bits(self.slot.swap(0, Ordering::AcqRel));
         (!slot.is_null()).then_some(Places { slot, record: self.record() })
+    }
+
+    /// Notes that its record names a group.
+    pub(crate) fn note_group(&self) {
+        self.has_group.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether its record has ever named a group.
+    pub(crate) fn has_group(&self) -> bool {
+        self.has_group.load(Ordering::Relaxed)
     }
 
     /// Returns whether the member has released its places. One that died has not.

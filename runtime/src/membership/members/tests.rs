@@ -17,6 +17,43 @@ fn states_survive_encoding() {
     assert_eq!(RecordState::from_word(1 << 32), None, "an evictor without a process");
 }
 
+/// Another process takes a free record before it writes the record's words.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_free_record_names_no_group() {
+    use crate::shm::{MemoryNode, MemoryNodeOptions};
+
+    let mut options = MemoryNodeOptions::new(&format!("free-records-{}", std::process::id()));
+    options.segment_bytes = 1 << 20;
+    let node = MemoryNode::listen(&options).unwrap();
+    let (stopper, url) = (node.stopper().unwrap(), format!("shm:{}", options.name));
+    let serving = std::thread::spawn(move || node.serve());
+    std::thread::scope(|scope| {
+        for part in 0..2 {
+            let cluster = Cluster::connect(&url).unwrap().in_group("pair", part, 2).unwrap();
+            scope.spawn(move || {
+                let ran = cluster.run(1, async |ct| {
+                    let member = ct.process.member().expect("there are others");
+                    assert_ne!(ct.read_word(Record::group(member.record())).await?, 0);
+                    ct.barrier("met").await
+                });
+                ran.unwrap();
+            });
+        }
+    });
+    let cluster = Cluster::connect(&url).unwrap();
+    let checked = cluster.run(1, async |ct| {
+        for number in 0..4 {
+            assert_eq!(ct.read_word(Record::group(Places::here(number).record)).await?, 0, "record {number}");
+        }
+        Ok(())
+    });
+    checked.unwrap();
+    drop(cluster);
+    stopper.stop();
+    serving.join().unwrap();
+}
+
 /// Processes die, and evictors die while they evict. In the end no dead process has a record, and a slot whose record is free is 0.
 #[test]
 fn a_dead_process_is_evicted_once_even_if_evictors_die() {
