@@ -21,37 +21,54 @@ fn states_survive_encoding() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_free_record_names_no_group() {
+    use std::sync::Mutex;
+
     use crate::shm::{MemoryNode, MemoryNodeOptions};
+    use farfield_fabric::host::{ThreadReservation, run_threads};
 
     let mut options = MemoryNodeOptions::new(&format!("free-records-{}", std::process::id()));
     options.segment_bytes = 1 << 20;
     let node = MemoryNode::listen(&options).unwrap();
     let (stopper, url) = (node.stopper().unwrap(), format!("shm:{}", options.name));
-    let serving = std::thread::spawn(move || node.serve());
-    std::thread::scope(|scope| {
-        for part in 0..2 {
-            let cluster = Cluster::connect(&url).unwrap().in_group("pair", part, 2).unwrap();
-            scope.spawn(move || {
-                let ran = cluster.run(1, async |ct| {
-                    let member = ct.process.member().expect("there are others");
-                    assert_ne!(ct.read_word(Record::group(member.record())).await?, 0);
-                    ct.barrier("met").await
-                });
-                ran.unwrap();
-            });
+    let node = Mutex::new(Some(node));
+    let in_threads = |body: &(dyn Fn(usize) + Sync)| {
+        run_threads(&ThreadReservation::new(2).unwrap(), body, |_| {}).unwrap();
+    };
+    let part = |part| {
+        let cluster = Cluster::connect(&url).unwrap().in_group("pair", part as u16, 2).unwrap();
+        let ran = cluster.run(1, async |ct| {
+            let member = ct.process.member().expect("there are others");
+            assert_ne!(ct.read_word(Record::group(member.record())).await?, 0);
+            ct.barrier("met").await
+        });
+        ran.unwrap();
+    };
+    in_threads(&|thread| {
+        if thread == 0 {
+            return node.lock().unwrap().take().unwrap().serve();
         }
+        // Also if a part fails.
+        let _stops = StopAtEnd(&stopper);
+        in_threads(&part);
+        let checked = Cluster::connect(&url).unwrap().run(1, async |ct| {
+            for number in 0..4 {
+                let named = ct.read_word(Record::group(Places::here(number).record)).await?;
+                assert_eq!(named, 0, "record {number}");
+            }
+            Ok(())
+        });
+        checked.unwrap();
     });
-    let cluster = Cluster::connect(&url).unwrap();
-    let checked = cluster.run(1, async |ct| {
-        for number in 0..4 {
-            assert_eq!(ct.read_word(Record::group(Places::here(number).record)).await?, 0, "record {number}");
-        }
-        Ok(())
-    });
-    checked.unwrap();
-    drop(cluster);
-    stopper.stop();
-    serving.join().unwrap();
+}
+
+#[cfg(target_os = "linux")]
+struct StopAtEnd<'a>(&'a crate::shm::Stopper);
+
+#[cfg(target_os = "linux")]
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
 /// Processes die, and evictors die while they evict. In the end no dead process has a record, and a slot whose record is free is 0.
