@@ -211,7 +211,7 @@ mod tests {
         assert!(reason("shm:").contains("not a valid cluster name"));
         assert!(reason("shm:../x").contains("`../x` is not a valid cluster name"));
         assert!(reason("shm:x?size=1MiB").contains("unknown option `size`"));
-        assert!(reason("tcp:x").contains("unknown fabric `tcp`"));
+        assert!(reason("udp:x").contains("unknown fabric `udp`"));
         assert!(reason("local:colour=red").contains("unknown option `colour`"));
         assert!(reason("local:nodes").contains("option `nodes` has no value"));
         assert!(reason("local:max-retired=much").contains("max-retired=much"));
