@@ -6,10 +6,10 @@
 //! | `channel` | records, sealed by Noise or plain, and the beginning of a connection |
 //! | `frame` | batches of operations, and their answers |
 //! | `line` | a client's end of a connection |
-//! | `network` | a process's side: connections of a [lane](crate::lanes), and control connections |
+//! | `network` | a process's side: connections of lanes (`lanes`), and control connections |
 //! | `server`, `status` | a memory node's side |
 //!
-//! Threads post on [lanes](crate::lanes), as over RDMA. All chains that a thread's tasks have ready become one frame, which is written by one system call. The
+//! Threads post on lanes (`lanes`), as over RDMA. All chains that a thread's tasks have ready become one frame, which is written by one system call. The
 //! memory node's thread executes it in order and answers by one frame.
 //!
 //! # Additions to the memory model

@@ -10,10 +10,10 @@
 //! | `manager`, `identifier` | the connection manager: requests for connections, and their end |
 //! | `queue_pair`, `batch` | posting work requests |
 //! | `queue` | completion queues, and the buffers of messages |
-//! | `network` | a process's side: connections of a [lane](crate::lanes), and control connections |
+//! | `network` | a process's side: connections of lanes (`lanes`), and control connections |
 //! | `server` | a memory node's side |
 //!
-//! Threads post on [lanes](crate::lanes). A chain becomes linked work requests of which the last is signalled.
+//! Threads post on lanes (`lanes`). A chain becomes linked work requests of which the last is signalled.
 //!
 //! # Additions to the memory model
 //!
