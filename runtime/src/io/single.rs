@@ -5,8 +5,8 @@
 //!
 //! A single operation whose future is dropped takes effect, and is detached as a chain is: the fabric makes it one when its outcome is polled.
 //!
-//! Cost over RDMA: two polls, the first of which posts. Each is one function, of which there is a copy for each kind of operation, not for each type of
-//! result.
+//! Cost over RDMA: two polls, the first of which posts. A poll is a call of one function. The compiler makes a copy of that function for each kind of
+//! operation, not for each type of result.
 
 #![allow(clippy::inline_always)] // or operations and results are copied through memory
 

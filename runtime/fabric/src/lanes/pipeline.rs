@@ -8,7 +8,7 @@
 //!
 //! The device never reads or writes a chain's own buffer, but a part of the lane's *ring*. So chains may be dropped, moved and recycled at any time.
 //! - Each of the first slots of chains has a *place* there: the words of the single operation in the slot. It is the operation's until its result is
-//!   taken, so the result is read there. A slot is not used again before its operation is done, even if nobody waits for it.
+//!   taken, so the result is read there. A slot is not used again before its operation is done, even if its future was dropped.
 //! - The rest is a ring of words, in which the oldest is freed first. Pieces use it, and single operations that were queued.
 //!
 //! Credits: slots of the send queue; READs and atomics that the connection may have outstanding; and words of the ring. A chain without credits is queued
@@ -249,7 +249,7 @@ pub(crate) struct Pipeline {
     /// The first of a list of free slots through [`Flight::after_free`]; the number of slots if it is empty.
     free: u32,
     posting: Posting,
-    /// Chains that nobody will take back, until they are done.
+    /// Chains whose tickets were given up, until they are done.
     forgotten: Vec<u32>,
 }
 

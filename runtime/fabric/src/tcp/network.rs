@@ -295,7 +295,8 @@ impl Wire for Connection {
         self.flush();
         let mut found = 0;
         loop {
-            let may_have_more = !self.has_ended && self.fill();
+            // Also if sending has failed: answers, and the reason of a refusal, may have arrived before.
+            let may_have_more = self.fill();
             loop {
                 match self.take_answer() {
                     Ok(Some(number)) => each(Completion { number, outcome: Outcome::Done, bytes: 0 }),
