@@ -19,7 +19,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let devices = devices()?;
     match options.format {
         Format::Text => devices.iter().for_each(show),
-        Format::Json => println!("{}", devices.iter().map(to_json).collect::<serde_json::Value>()),
+        Format::Json => print_line!("{}", devices.iter().map(to_json).collect::<serde_json::Value>()),
     }
     Ok(())
 }
@@ -44,21 +44,25 @@ fn used(device: &DeviceInfo) -> Option<(&PortInfo, Option<u32>)> {
 
 fn show(device: &DeviceInfo) {
     let kind = if device.is_software { "software" } else { "hardware" };
-    println!("{} ({kind})", device.name);
-    println!("  atomics: {}", atomics(device));
-    println!("  a queue pair holds {} requests, {} READs or atomics", device.max_requests, device.max_reads);
+    print_line!("{} ({kind})", device.name);
+    print_line!("  atomics: {}", atomics(device));
+    print_line!(
+        "  a queue pair holds {} requests, {} READs or atomics",
+        device.max_requests,
+        device.max_reads
+    );
     let used = used(device);
     for port in &device.ports {
         let state = if port.is_up { "up" } else { "down" };
-        println!("  port {}: {state}, packets of {} bytes", port.number, port.mtu);
+        print_line!("  port {}: {state}, packets of {} bytes", port.number, port.mtu);
         for (index, address, kind) in &port.identifiers {
             let is_used = used.is_some_and(|(of, used)| of.number == port.number && used == Some(*index));
-            println!("    {index}: {address} ({kind}){}", if is_used { ", used" } else { "" });
+            print_line!("    {index}: {address} ({kind}){}", if is_used { ", used" } else { "" });
         }
     }
     match (&device.unusable, used) {
-        (Some(reason), _) => println!("  not used: {reason}"),
-        (None, None) => println!("  not used: no port is up"),
+        (Some(reason), _) => print_line!("  not used: {reason}"),
+        (None, None) => print_line!("  not used: no port is up"),
         (None, Some(_)) => {}
     }
 }

@@ -11,7 +11,7 @@ use farfield::{
 };
 use serde_json::{Value, json};
 
-use crate::format::Format;
+use crate::format::{Format, print};
 
 /// Options of `farfield status`.
 #[derive(Args)]
@@ -67,17 +67,17 @@ pub(crate) fn status(options: &StatusOptions) -> Result<()> {
     let mut before = Vec::new();
     loop {
         let status = on_one_thread(&cluster, async |ct| ct.status().await)?;
-        match options.format {
-            Format::Text if options.watch.is_some() => {
-                print!("\x1b[2J\x1b[H{}", status_text(&status, &before));
+        let is_read = match options.format {
+            Format::Text => {
+                let clear = if options.watch.is_some() { "\x1b[2J\x1b[H" } else { "" };
+                print(format_args!("{clear}{}", status_text(&status, &before)))
             }
-            Format::Text => print!("{}", status_text(&status, &before)),
-            Format::Json => println!("{}", status_json(&status)),
-        }
+            Format::Json => print(format_args!("{}\n", status_json(&status))),
+        };
         before = status.members;
         match options.watch {
-            Some(seconds) => std::thread::sleep(Duration::from_secs(seconds)),
-            None => return Ok(()),
+            Some(seconds) if is_read => std::thread::sleep(Duration::from_secs(seconds)),
+            _ => return Ok(()),
         }
     }
 }
@@ -86,8 +86,10 @@ pub(crate) fn roots(options: &RootsOptions) -> Result<()> {
     let cluster = Cluster::connect(&options.cluster)?;
     let status = on_one_thread(&cluster, async |ct| ct.status().await)?;
     match options.format {
-        Format::Text => print!("{}", roots_text(&status.roots)),
-        Format::Json => println!("{}", status.roots.iter().map(root_json).collect::<Value>()),
+        Format::Text => {
+            let _ = print(format_args!("{}", roots_text(&status.roots)));
+        }
+        Format::Json => print_line!("{}", status.roots.iter().map(root_json).collect::<Value>()),
     }
     Ok(())
 }
@@ -100,9 +102,9 @@ pub(crate) fn dump(options: &DumpOptions) -> Result<()> {
         Format::Text => {
             let mut text = String::new();
             show(&dumped, 0, &mut text);
-            print!("{text}");
+            let _ = print(format_args!("{text}"));
         }
-        Format::Json => println!("{}", object_json(&dumped)),
+        Format::Json => print_line!("{}", object_json(&dumped)),
     }
     Ok(())
 }

@@ -12,6 +12,7 @@
 
 #[cfg(feature = "_verbs")]
 mod devices;
+#[macro_use]
 mod format;
 mod inspect;
 mod maintain;
@@ -96,7 +97,10 @@ fn main() -> ExitCode {
             Err(farfield::Error::other("this build has no RDMA: it needs `--features verbs`"))
         }
     };
-    match done {
+    let printed = format::output_error().map_or(Ok(()), |error| {
+        Err(farfield::Error::other(format!("can not write to the standard output: {error}")))
+    });
+    match done.and(printed) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", Printable(error));

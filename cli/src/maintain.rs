@@ -37,24 +37,24 @@ pub(crate) struct FileOptions {
 pub(crate) fn evict(options: &EvictOptions) -> Result<()> {
     let cluster = Cluster::connect(&options.cluster)?;
     on_one_thread(&cluster, async |ct| ct.evict(options.process).await)?;
-    println!("evicted process {}", options.process);
+    print_line!("evicted process {}", options.process);
     Ok(())
 }
 
 pub(crate) fn collect(options: &CollectOptions) -> Result<()> {
     let bytes = Cluster::collect(&options.cluster)?;
-    println!("{bytes} bytes reclaimed");
+    print_line!("{bytes} bytes reclaimed");
     Ok(())
 }
 
 pub(crate) fn checkpoint(options: &FileOptions) -> Result<()> {
     let bytes = Cluster::connect(&options.cluster)?.checkpoint(&options.file)?;
-    println!("wrote {bytes} bytes to {}", Printable(options.file.display()));
+    print_line!("wrote {bytes} bytes to {}", Printable(options.file.display()));
     Ok(())
 }
 
 pub(crate) fn restore(options: &FileOptions) -> Result<()> {
     Cluster::connect(&options.cluster)?.restore(&options.file)?;
-    println!("restored {}", Printable(options.file.display()));
+    print_line!("restored {}", Printable(options.file.display()));
     Ok(())
 }

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farfield::shm::{NodeMetrics, Observer};
+use farfield::memory_node::{NodeMetrics, Observer};
 use farfield::{Error, Result};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};

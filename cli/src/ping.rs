@@ -60,15 +60,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     match options.format {
         Format::Text => {
             for (node, times) in nodes.iter().enumerate() {
-                println!("memory node {node}: microseconds");
-                println!("        {:>9} {:>9} {:>9} {:>9} {:>9}", "min", "p50", "p90", "p99", "max");
+                print_line!("memory node {node}: microseconds");
+                print_line!("        {:>9} {:>9} {:>9} {:>9} {:>9}", "min", "p50", "p90", "p99", "max");
                 for (name, times) in OPERATIONS.iter().zip(times) {
                     let [min, p50, p90, p99, max] = percentiles(times);
-                    println!("  {name:<5} {min:>9.2} {p50:>9.2} {p90:>9.2} {p99:>9.2} {max:>9.2}");
+                    print_line!("  {name:<5} {min:>9.2} {p50:>9.2} {p90:>9.2} {p99:>9.2} {max:>9.2}");
                 }
             }
             if let (Some(tasks), Some(rate)) = (options.rate, rate) {
-                println!("{tasks} tasks: {rate:.0} READs of 64 bytes a second");
+                print_line!("{tasks} tasks: {rate:.0} READs of 64 bytes a second");
             }
         }
         Format::Json => {
@@ -81,7 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 };
                 OPERATIONS.iter().zip(times).map(operation).collect::<serde_json::Map<_, _>>()
             };
-            println!(
+            print_line!(
                 "{}",
                 json!({ "nodes": nodes.iter().map(node).collect::<Vec<_>>(), "reads_per_s": rate })
             );

@@ -70,3 +70,20 @@ fn an_error_without_rdma_names_the_missing_feature() {
         );
     }
 }
+
+#[test]
+fn a_reader_that_ends_early_is_no_error_and_a_full_disk_is_one() {
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let ping = |output: std::process::Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_farfield"));
+        command.args(["ping", "local:", "--count", "10"]).stdout(output).output().unwrap()
+    };
+    let output = ping(closed.into());
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    if let Ok(full) = std::fs::File::options().write(true).open("/dev/full") {
+        let output = ping(full.into());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).starts_with("error: can not write to the standard output: "));
+    }
+}

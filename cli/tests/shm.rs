@@ -181,7 +181,7 @@ fn a_memory_node_without_descriptors_waits_for_some() {
     let start = format!("ulimit -n 24; exec {FARFIELD} memnode --cluster {url} --segment-size 1MiB");
     let mut child = Command::new("sh").args(["-c", &start]).stdout(Stdio::piped()).spawn().unwrap();
     let line = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
-    assert!(line.starts_with("memory node of"), "{line}");
+    assert!(line.starts_with("memory node on shm:"), "{line}");
     let node = Node(child, url);
     let name = node.1.strip_prefix("shm:").unwrap();
     let me = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());

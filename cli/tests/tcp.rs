@@ -77,10 +77,22 @@ fn each_mistake_is_an_error_of_one_line() {
         (&["memnode", "--listen", &at("")][..], "another program listens there already"),
         (&["memnode", "--listen", "tcp://0.0.0.0:0"], "without a secret only this machine is served"),
         (&["memnode", "--listen", "tcp://10.99.98.97:0", "--secret-file", right], "no network interface"),
-        (&["memnode", "--listen", "127.0.0.1:0"], "write tcp://ADDR:PORT or rdma://ADDR:PORT"),
+        (&["memnode", "--listen", "127.0.0.1:0"], "listens on shm:NAME, tcp://ADDR:PORT or rdma://ADDR:PORT"),
         (&["memnode", "--listen", "tcp://localhost"], "not an address and a port"),
-        (&["memnode", "--listen", "udp://127.0.0.1:0"], "listens on `tcp` or `rdma`"),
+        (&["memnode", "--listen", "udp://127.0.0.1:0"], "listens on `shm`, `tcp` or `rdma`"),
         (&["memnode", "--listen", "tcp://127.0.0.1:0?encrypt=maybe"], "`encrypt`, `yes` or `no`"),
+        (
+            &["memnode", "--listen", "tcp://127.0.0.1:0", "--listen", "rdma://127.0.0.1:0"],
+            "not atomic with those of processors",
+        ),
+        (
+            &["memnode", "--cluster", "shm:mixed", "--listen", "rdma://127.0.0.1:0"],
+            "not atomic with those of processors",
+        ),
+        (
+            &["memnode", "--listen", "tcp://127.0.0.1:0", "--nodes", "2"],
+            "memory nodes is 2: only the segments",
+        ),
         (&["ping", &at(&format!("?secret-file={wrong}"))], "does not know the cluster's secret"),
         (&["ping", &at("")], "does not know the cluster's secret"),
         (&["ping", &at(&format!("?secret-file={right},encrypt=no"))], "serves encrypted connections only"),
@@ -113,4 +125,20 @@ fn a_frozen_memory_node_is_an_error_within_the_timeout() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("does not answer"), "{}", stderr(&output));
     assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+/// Processes of its own machine map the memory, and others come over TCP: they see the same cluster.
+#[test]
+fn a_memory_node_of_shared_memory_listens_on_tcp() {
+    let name = format!("shm:two-ways-{}", std::process::id());
+    let node = Node::start(&["--cluster", &name, "--nodes", "2", "--listen", "tcp://127.0.0.1:0"]);
+    let mapped = farfield::Cluster::connect(&name).unwrap();
+    let remote = farfield::Cluster::connect(&format!("tcp://{}", node.1)).unwrap();
+    for url in [&name, &format!("tcp://{}", node.1)] {
+        let output = farfield(&["status", url, "--format", "json"]);
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(status["members"].as_array().unwrap().len(), 3, "this one, and the two here: {status}");
+        assert_eq!(status["nodes"].as_array().unwrap().len(), 2, "{status}");
+    }
+    drop((mapped, remote));
 }

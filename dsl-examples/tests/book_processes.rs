@@ -3,13 +3,13 @@
 
 #![cfg(target_os = "linux")]
 
+use farfield::memory_node::{MemoryNode, MemoryNodeOptions};
 use farfield::prelude::*;
-use farfield::shm::{MemoryNode, MemoryNodeOptions};
 
 /// Runs `body` while a memory node serves a cluster.
 fn with_cluster(name: &str, body: impl FnOnce(&str) -> farfield::Result<()>) {
     let name = format!("book-{name}-{}", std::process::id());
-    let mut options = MemoryNodeOptions::new(&name);
+    let mut options = MemoryNodeOptions::new(&format!("shm:{name}"));
     options.segment_bytes = 1 << 20;
     let node = MemoryNode::listen(&options).unwrap();
     let stopper = node.stopper().unwrap();

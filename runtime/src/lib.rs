@@ -52,7 +52,7 @@
 //! | wait for all threads | [`ComputeThread::barrier`] |
 //! | overlap round trips, retry, sleep | [`ComputeThread::tasks`], [`Backoff`], [`ComputeThread::sleep`] |
 //! | cache the frozen fields of objects | [`Cached`] |
-//! | run several processes | [`shm::MemoryNode`], `rdma::MemoryNode`, [`Cluster::in_group`] |
+//! | run several processes | [`memory_node::MemoryNode`], [`Cluster::in_group`] |
 //! | inspect, save and restore a cluster | [`ComputeThread::status`], [`ComputeThread::dump`], [`Cluster::checkpoint`], [`Cluster::restore`] |
 //! | test with the simulator | [`sim`] |
 //! | count operations and memory | [`Metrics`], [`HeapUse`], [`Reclamation`] |
@@ -86,7 +86,7 @@
 //! | `sweep` | reclaiming memory of dead processes while others live | change the sweep, or its proof |
 //! | `cluster` | connecting, running, the keeper | change what happens in the background |
 //! | `client` | calls from other executors | change queues, deadlines, cancellation |
-//! | `shm`, `rdma`, `observer` | memory nodes, and their metrics | change the interface of memory nodes |
+//! | `memory_node`, `observer`, `rdma` | memory nodes, their metrics, and RDMA devices | change the interface of memory nodes |
 //! | `sim`, `entry`, `__private` | the simulator's interface; what the macros call | change `#[farfield::test]`, or generated code |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -111,7 +111,9 @@ pub mod fuzzing;
 mod io;
 mod membership;
 mod memory;
-#[cfg(any(target_os = "linux", feature = "_verbs"))]
+#[cfg(target_os = "linux")]
+pub mod memory_node;
+#[cfg(target_os = "linux")]
 mod observer;
 mod pointer;
 #[cfg(feature = "_verbs")]
@@ -119,12 +121,8 @@ mod pointer;
 pub mod rdma;
 mod segment;
 mod session;
-#[cfg(target_os = "linux")]
-pub mod shm;
 pub mod sim;
 mod sweep;
-#[cfg(target_os = "linux")]
-pub mod tcp;
 
 pub use admin::{Dumped, DumpedTarget, DumpedValue, MemberStatus, RootStatus, Status};
 pub use cell::{

@@ -581,9 +581,9 @@ fn runs_beside_a_client_reuse_memory_retired_by_earlier_runs() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_sleeping_thread_answers_a_sweep() {
-    use farfield::shm::{MemoryNode, MemoryNodeOptions};
+    use farfield::memory_node::{MemoryNode, MemoryNodeOptions};
     let name = format!("client-sweep-{}", std::process::id());
-    let mut options = MemoryNodeOptions::new(&name);
+    let mut options = MemoryNodeOptions::new(&format!("shm:{name}"));
     options.segment_bytes = 1 << 20;
     options.sweep = true;
     let node = MemoryNode::listen(&options).unwrap();

@@ -1,6 +1,8 @@
 //! A process is killed while others wait for it: each wait ends. The killed processes run this program in a role that an environment
 //! variable names. They report when they are ready, and are killed with SIGKILL.
 //!
+//! The memory node listens on `shm:` and on `tcp://`. Each test runs for all pairs of ways by which those who wait and the killed process reach it.
+//!
 //! ARCHITECTURE.md has the list of all waits on words that a dead client may have left.
 
 #![cfg(target_os = "linux")]
@@ -10,13 +12,15 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use farfield::memory_node::{MemoryNode, MemoryNodeOptions, Stopper};
 use farfield::prelude::*;
-use farfield::shm::{MemoryNode, MemoryNodeOptions, Stopper};
 use farfield::{Address, Error, Result};
 
 /// The role of a process, and the URL of its cluster.
 const ROLE: &str = "FARFIELD_TEST_KILLED_ROLE";
 const CLUSTER: &str = "FARFIELD_TEST_KILLED_CLUSTER";
+
+const LEASE: Duration = Duration::from_millis(500);
 
 #[remote]
 struct Record {
@@ -29,21 +33,32 @@ async fn record(ct: &ComputeThread) -> Result<RemotePtr<Record>> {
     ct.root_or_init("record", async || Record::new_in(ct, Record::init([0; 3])).await?.write(ct).await).await
 }
 
-/// A memory node of this process.
+/// A memory node of this process, with the ways by which processes reach it.
 struct Node {
+    /// The way of those who wait.
     url: String,
+    /// The way of the process that is killed.
+    victims: String,
     stopper: Stopper,
     serves: Option<JoinHandle<()>>,
 }
 
+/// The numbers of the ways of those who wait, and of the killed process.
+const WAYS: [[usize; 2]; 4] = [[0, 0], [0, 1], [1, 0], [1, 1]];
+
 impl Node {
-    fn new(name: &str) -> Self {
-        let mut options = MemoryNodeOptions::new(&format!("killed-{name}-{}", std::process::id()));
+    fn new(name: &str, ways: [usize; 2]) -> Self {
+        let [waits, killed] = ways;
+        let name = format!("shm:killed-{name}-{waits}-{killed}-{}", std::process::id());
+        let mut options = MemoryNodeOptions::new(&name);
+        options.listen.push("tcp://127.0.0.1:0".to_owned());
         options.segment_bytes = 1 << 20;
+        options.lease = LEASE;
         let node = MemoryNode::listen(&options).unwrap();
+        let (url, victims) = (node.urls()[waits].clone(), node.urls()[killed].clone());
         let stopper = node.stopper().unwrap();
-        let serves = std::thread::spawn(move || node.serve());
-        Self { url: format!("shm:{}", options.name), stopper, serves: Some(serves) }
+        let serves = std::thread::spawn(move || node.serve().unwrap());
+        Self { url, victims, stopper, serves: Some(serves) }
     }
 
     fn connect(&self) -> Cluster {
@@ -55,7 +70,7 @@ impl Node {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "victim", "--ignored", "--nocapture", "--test-threads=1"])
             .env(ROLE, role)
-            .env(CLUSTER, &self.url)
+            .env(CLUSTER, &self.victims)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -77,6 +92,11 @@ struct Victim(Child);
 impl Victim {
     fn kill(self) {
         drop(self);
+    }
+
+    fn stop(&self) {
+        let sent = Command::new("kill").args(["-STOP", &self.0.id().to_string()]).status();
+        assert!(sent.unwrap().success());
     }
 }
 
@@ -157,9 +177,17 @@ async fn stop_in_the_middle(at: RemotePtr<Record>, ct: &ComputeThread) -> Result
     Ok(lock.release().await?)
 }
 
-/// Kills a process in a role while `waits` waits for it.
-fn killed<R: Send>(role: &str, waits: impl AsyncFn(&ComputeThread) -> Result<R> + Sync) -> R {
-    let node = Node::new(role);
+/// Kills a process in a role while `waits` waits for it, for all pairs of ways.
+fn killed<R: Send>(role: &str, waits: impl AsyncFn(&ComputeThread) -> Result<R> + Sync) -> Vec<R> {
+    WAYS.iter().map(|ways| killed_by(*ways, role, &waits)).collect()
+}
+
+fn killed_by<R: Send>(
+    ways: [usize; 2],
+    role: &str,
+    waits: impl AsyncFn(&ComputeThread) -> Result<R> + Sync,
+) -> R {
+    let node = Node::new(role, ways);
     let cluster = node.connect();
     let victim = node.start(role);
     let mut ended = std::thread::scope(|scope| {
@@ -180,7 +208,7 @@ fn a_lock_of_a_killed_process_is_taken_over() {
             held.release().await?;
             Ok(told)
         });
-        assert!(told);
+        assert_eq!(told, [true; 4]);
     }
 }
 
@@ -200,7 +228,7 @@ fn a_value_that_a_killed_process_was_writing_is_written_anew() {
         at.state().write(ct, [3; 3]).await?;
         at.state().read(ct).await
     });
-    assert_eq!(seen, [3; 3]);
+    assert_eq!(seen, [[3; 3]; 4]);
 }
 
 #[test]
@@ -217,48 +245,94 @@ fn a_guard_of_a_killed_process_holds_nothing_back() {
         }
         Ok(ct.metrics().reclaimed)
     });
-    assert!(reclaimed > 0);
+    assert!(reclaimed.iter().all(|count| *count > 0));
 }
 
 #[test]
 fn a_barrier_that_a_killed_process_never_reaches_is_broken() {
-    let node = Node::new("barrier");
-    let cluster = node.connect().in_group("two", 0, 2).unwrap();
-    let ended = std::thread::scope(|scope| {
-        let run = scope.spawn(|| {
-            cluster.run(1, async |ct| {
-                ct.barrier("both").await?;
-                ct.barrier("never").await
-            })
+    for ways in WAYS {
+        let node = Node::new("barrier", ways);
+        let cluster = node.connect().in_group("two", 0, 2).unwrap();
+        let ended = std::thread::scope(|scope| {
+            let run = scope.spawn(|| {
+                cluster.run(1, async |ct| {
+                    ct.barrier("both").await?;
+                    ct.barrier("never").await
+                })
+            });
+            node.start("barrier").kill();
+            run.join().unwrap()
         });
-        node.start("barrier").kill();
-        run.join().unwrap()
-    });
-    assert!(matches!(ended, Err(Error::BarrierBroken(_))), "{ended:?}");
+        assert!(matches!(ended, Err(Error::BarrierBroken(_))), "{ended:?}");
+    }
 }
 
 /// After a part is killed while it waits for the others, another process can take its part.
 #[test]
 fn a_group_replaces_a_process_that_was_killed_while_it_waited() {
-    let node = Node::new("group");
-    let run = |part| {
-        let cluster = node.connect();
-        // The part is taken until the killed process is evicted.
-        loop {
-            match cluster.in_group("three", part, 3)?.run(1, async |ct| ct.barrier("met").await) {
-                Err(Error::InvalidArgument(taken)) if taken.to_string().contains("has this part") => {
-                    std::thread::yield_now();
+    for ways in WAYS {
+        let node = Node::new("group", ways);
+        let run = |part: u16| {
+            // Parts of one group by both ways.
+            let url = if part == 1 { &node.victims } else { &node.url };
+            let cluster = Cluster::connect(url).unwrap();
+            // The part is taken until the killed process is evicted.
+            loop {
+                match cluster.in_group("three", part, 3)?.run(1, async |ct| ct.barrier("met").await) {
+                    Err(Error::InvalidArgument(taken)) if taken.to_string().contains("has this part") => {
+                        std::thread::yield_now();
+                    }
+                    other => return other.map(drop),
                 }
-                other => return other.map(drop),
             }
-        }
-    };
-    std::thread::scope(|scope| {
-        let first = scope.spawn(move || run(0));
-        node.start("group").kill();
-        let others = [1, 2].map(|part| scope.spawn(move || run(part)));
-        for met in [first].into_iter().chain(others) {
-            met.join().unwrap().unwrap();
-        }
-    });
+        };
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| run(0));
+            node.start("group").kill();
+            let others = [1, 2].map(|part| scope.spawn(move || run(part)));
+            for met in [first].into_iter().chain(others) {
+                met.join().unwrap().unwrap();
+            }
+        });
+    }
+}
+
+/// A process on a network is disconnected when its lease has expired, by one that maps the memory as well.
+#[test]
+fn a_lock_of_a_silent_process_on_a_network_is_taken_over() {
+    for ways in [[0, 1], [1, 1]] {
+        let node = Node::new("silent", ways);
+        let cluster = node.connect();
+        let victim = node.start("lock");
+        victim.stop();
+        let told = cluster.run(1, async |ct| {
+            let held = record(ct).await?.lock().acquire(ct).await?;
+            let told = held.needs_recovery();
+            held.release().await?;
+            Ok(told)
+        });
+        assert_eq!(told.unwrap(), [true]);
+    }
+}
+
+/// A process that maps the memory can still write to it: it stays a member.
+#[test]
+fn a_silent_process_that_maps_the_memory_is_not_evicted() {
+    for ways in [[0, 0], [1, 0]] {
+        let node = Node::new("mapped", ways);
+        let cluster = node.connect();
+        let victim = node.start("lock");
+        victim.stop();
+        std::thread::sleep(4 * LEASE);
+        let refused = cluster.run(1, async |ct| {
+            let members = ct.status().await?.members;
+            let silent = members.iter().find(|member| !member.is_this).expect("it is a member").number;
+            match ct.evict(silent).await {
+                Err(Error::InvalidArgument(refused)) => Ok(refused.to_string()),
+                other => panic!("{other:?}"),
+            }
+        });
+        let refused = refused.unwrap().pop().unwrap();
+        assert!(refused.contains("it is alive"), "{refused}");
+    }
 }

@@ -10,19 +10,24 @@ use std::path::PathBuf;
 use std::sync::Barrier;
 use std::thread::JoinHandle;
 
+use farfield::memory_node::{MemoryNode, MemoryNodeOptions, Stopper};
 use farfield::prelude::*;
-use farfield::shm::{MemoryNode, MemoryNodeOptions, Stopper};
 use farfield::{Address, Error, Result};
 
 /// A memory node in this process, with a name of its own.
 struct Node {
     name: String,
     stopper: Stopper,
-    serves: Option<JoinHandle<()>>,
+    serves: Option<JoinHandle<Result<()>>>,
+}
+
+/// Returns the name of a cluster.
+fn name_of(options: &MemoryNodeOptions) -> &str {
+    options.listen[0].strip_prefix("shm:").unwrap()
 }
 
 fn options(name: &str) -> MemoryNodeOptions {
-    let mut options = MemoryNodeOptions::new(&format!("{name}-{}", std::process::id()));
+    let mut options = MemoryNodeOptions::new(&format!("shm:{name}-{}", std::process::id()));
     options.segment_bytes = 1 << 20;
     options
 }
@@ -32,7 +37,7 @@ impl Node {
         let node = MemoryNode::listen(options)?;
         let stopper = node.stopper()?;
         let serves = std::thread::spawn(move || node.serve());
-        Ok(Self { name: options.name.clone(), stopper, serves: Some(serves) })
+        Ok(Self { name: name_of(options).to_owned(), stopper, serves: Some(serves) })
     }
 
     fn new(name: &str) -> Self {
@@ -55,7 +60,7 @@ fn refused(url: &str) -> String {
 impl Drop for Node {
     fn drop(&mut self) {
         self.stopper.stop();
-        self.serves.take().unwrap().join().unwrap();
+        self.serves.take().unwrap().join().unwrap().unwrap();
         assert!(!directory(&self.name).exists(), "no file remains");
     }
 }
@@ -283,7 +288,7 @@ fn a_name_is_served_once() {
 #[test]
 fn files_of_a_killed_memory_node_are_removed_once_unused() {
     let options = options("stale");
-    let left = directory(&options.name);
+    let left = directory(name_of(&options));
     fs::create_dir_all(&left).unwrap();
     for path in [&user_directory(), &left] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
@@ -309,7 +314,7 @@ fn invalid_options_and_foreign_directories_are_refused_by_name() {
     large.segment_bytes = 1 << 45;
     let said = MemoryNode::listen(&large).map(drop).unwrap_err().to_string();
     assert!(said.contains("no room for 35184372088832 bytes of memory, about "), "{said}");
-    assert!(!directory(&large.name).exists());
+    assert!(!directory(name_of(&large)).exists());
     for (nodes, segments, bytes, of) in [
         (1, 1, 0, "segment size is 0: "),
         (1, 1, 27_335, "segment size is 27335: "),
@@ -337,7 +342,7 @@ fn invalid_options_and_foreign_directories_are_refused_by_name() {
     fs::set_permissions(&open, fs::Permissions::from_mode(0o700)).unwrap();
     if chown(&open, Some(65534), None).is_ok() {
         let mut foreign = options("");
-        foreign.name = open.file_name().unwrap().to_str().unwrap().to_owned();
+        foreign.listen = vec![url.clone()];
         assert!(
             MemoryNode::listen(&foreign)
                 .map(drop)
@@ -565,7 +570,7 @@ fn a_pipe_in_place_of_a_file_is_refused_without_waiting() {
     let _first = Node::new("first");
     let refused = |options: &MemoryNodeOptions| MemoryNode::listen(options).unwrap_err().to_string();
     let linked = options("linked");
-    let lock = clusters().join(format!(".{}.lock", linked.name));
+    let lock = clusters().join(format!(".{}.lock", name_of(&linked)));
     std::os::unix::fs::symlink("/nowhere", &lock).unwrap();
     assert!(refused(&linked).contains(".lock: "), "{}", refused(&linked));
     fs::remove_file(&lock).unwrap();
@@ -575,7 +580,7 @@ fn a_pipe_in_place_of_a_file_is_refused_without_waiting() {
 
     // The remains of a cluster are removed, also if they are pipes.
     let left = options("left");
-    let place = clusters().join(&left.name);
+    let place = clusters().join(name_of(&left));
     fs::create_dir(&place).unwrap();
     fs::set_permissions(&place, fs::Permissions::from_mode(0o700)).unwrap();
     make_pipe(&place.join("in-use"));
@@ -595,7 +600,7 @@ fn a_pipe_in_place_of_a_file_is_refused_without_waiting() {
 fn a_cluster_may_have_the_name_of_another_ones_lock_file() {
     let first = Node::new("same");
     let mut second = options("same");
-    second.name.push_str(".lock");
+    second.listen[0].push_str(".lock");
     let second = Node::serve(&second).unwrap();
     drop((first.connect(), second.connect()));
 }

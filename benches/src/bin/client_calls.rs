@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use farfield::memory_node::{MemoryNode, MemoryNodeOptions};
 use farfield::prelude::*;
-use farfield::shm::{MemoryNode, MemoryNodeOptions};
 use farfield::{Client, ClientOptions, Error, Result};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Builder, Runtime};
@@ -50,7 +50,7 @@ fn measure() -> Result<()> {
     println!("client.call.ratio_to_mpsc {ratio:.3}");
     let local = idle("local:size=16MiB")?;
     let name = format!("bench-{}", std::process::id());
-    let mut options = MemoryNodeOptions::new(&name);
+    let mut options = MemoryNodeOptions::new(&format!("shm:{name}"));
     options.segment_bytes = 16 << 20;
     let node = MemoryNode::listen(&options)?;
     let stopper = node.stopper()?;

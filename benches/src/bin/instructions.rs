@@ -22,8 +22,8 @@ use std::ffi::CString;
 use std::hint::black_box;
 use std::process::{Command, ExitCode};
 
+use farfield::memory_node::{MemoryNode, MemoryNodeOptions};
 use farfield::prelude::*;
-use farfield::shm::{MemoryNode, MemoryNodeOptions};
 use farfield::{Error, Result};
 use farfield_benches::NativeLazyList;
 use farfield_examples::LazyList;
@@ -91,7 +91,7 @@ fn measure() -> Result<()> {
     native();
     Cluster::connect("local:")?.run(1, async |ct| Counter { ct, suffix: "" }.count_all().await)?;
     let name = format!("instructions-{}", std::process::id());
-    let mut options = MemoryNodeOptions::new(&name);
+    let mut options = MemoryNodeOptions::new(&format!("shm:{name}"));
     options.segment_bytes = 64 << 20;
     let node = MemoryNode::listen(&options)?;
     let stopper = node.stopper()?;

@@ -12,8 +12,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use farfield::memory_node::{MemoryNode, MemoryNodeOptions};
 use farfield::prelude::*;
-use farfield::shm::{MemoryNode, MemoryNodeOptions};
 use farfield::{Error, Result};
 use farfield_examples::LazyList;
 use rand::rngs::SmallRng;
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 
 fn measure() -> Result<()> {
     let name = format!("bench-{}", std::process::id());
-    let mut options = MemoryNodeOptions::new(&name);
+    let mut options = MemoryNodeOptions::new(&format!("shm:{name}"));
     options.segment_bytes = 16 << 20;
     let node = MemoryNode::listen(&options)?;
     let stopper = node.stopper()?;

@@ -17,8 +17,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use farfield::memory_node::{MemoryNode, MemoryNodeOptions};
 use farfield::prelude::*;
-use farfield::tcp::{MemoryNode, MemoryNodeOptions};
 use farfield::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -76,10 +76,10 @@ impl Drop for Server {
 }
 
 fn memory_node() -> Result<()> {
-    let mut options = MemoryNodeOptions::new(SocketAddr::from(([127, 0, 0, 1], 0)), 1, 16 << 20);
-    options.serves_plain = true;
+    let mut options = MemoryNodeOptions::new("tcp://127.0.0.1:0?encrypt=no");
+    options.segment_bytes = 16 << 20;
     let node = MemoryNode::listen(&options)?;
-    println!("127.0.0.1:{}", node.port());
+    println!("{}", node.urls()[0].trim_start_matches("tcp://"));
     node.serve()
 }
 

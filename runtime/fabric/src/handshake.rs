@@ -23,6 +23,7 @@
 //! Every message has a fixed size and format; others are refused. Parsing stays inside the received bytes, and never trusts a count. Numbers are
 //! little-endian.
 
+use farfield_words::fingerprint;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -34,7 +35,7 @@ pub(crate) use welcome::join_any;
 pub(crate) use welcome::{MAX_WELCOME_BYTES, Segment, Welcome};
 
 /// The version of the protocol. Other versions are refused.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 pub(crate) const MAGIC: [u8; 4] = [b'f', b'f', b'd', VERSION];
 
 /// A number that is used once.
@@ -333,6 +334,12 @@ pub(crate) fn parse_any(bytes: &[u8]) {
     let _ = Join::parse(bytes, &secret, &[0; 16], &[0; 16]);
     drop(Welcome::parse(bytes, 0));
     printable_reason(bytes);
+}
+
+/// Returns the identity of a cluster, a hash of its memory nodes' incarnations in order.
+pub(crate) fn cluster_of(incarnations: &[u64]) -> u64 {
+    let name = fingerprint::name("farfield cluster");
+    incarnations.iter().fold(name, |hash, incarnation| fingerprint::number(hash, *incarnation)).max(1)
 }
 
 /// Truncates a reason to the bytes that are sent.

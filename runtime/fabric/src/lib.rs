@@ -35,6 +35,8 @@
 //! | [`chain`] | chains and their operations | add an operation |
 //! | [`Endpoint`] | a thread's access to a fabric | write a fabric; `conformance` checks it |
 //! | [`Contents`] | the initial words of a memory node's segments, and the mark of a departed client | change what a memory node writes |
+//! | [`memory_node`], `server` | a memory node's memory, and the loop that serves its clients | let clients reach it by another way |
+//! | `admission`, `status` | who is admitted to a memory node, and what other threads may know of it | |
 //! | `handshake`, `question`, [`secret`] | messages of a connection before its first operation, and on its control connection | change the protocol |
 //! | [`stall`] | reports of waits that last too long | report another kind of wait |
 //! | [`files`], [`Stopper`], [`Parker`] | safe opening of files; stopping a memory node; putting a thread to sleep | |
@@ -42,6 +44,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(any(target_os = "linux", feature = "_verbs"))]
+mod admission;
 pub mod chain;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -56,6 +60,8 @@ mod handshake;
 pub mod host;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 mod lanes;
+#[cfg(target_os = "linux")]
+pub mod memory_node;
 mod park;
 mod prefetch;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
@@ -63,11 +69,15 @@ mod question;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 pub mod secret;
 #[cfg(target_os = "linux")]
+mod server;
+#[cfg(target_os = "linux")]
 pub mod shm;
 #[cfg(test)]
 #[path = "../../tests/skip/mod.rs"]
 mod skip;
 pub mod stall;
+#[cfg(any(target_os = "linux", feature = "_verbs"))]
+mod status;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 mod stopper;
 #[cfg(target_os = "linux")]
@@ -82,6 +92,8 @@ pub use endpoint::{Endpoint, Posted, Ticket};
 pub use error::{Error, Result};
 pub use park::Parker;
 pub use prefetch::prefetch;
+#[cfg(any(target_os = "linux", feature = "_verbs"))]
+pub use status::NodeStatus;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 pub use stopper::{Stopper, lease_ms};
 pub use unposted::Unposted;

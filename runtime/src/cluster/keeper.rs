@@ -144,8 +144,7 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, startup: &Startup) -> Resul
     let shared = &ct.cluster().shared;
     let lease = shared.lease();
     // On a network a tick costs more, so ticks are rarer.
-    let (shortest, longest) =
-        if shared.disconnects_silent() { (lease / 16, lease / 8) } else { (TICK, MAX_TICK) };
+    let (shortest, longest) = if shared.is_remote() { (lease / 16, lease / 8) } else { (TICK, MAX_TICK) };
     let mut leases = Leases { lease, seen: HashMap::new(), sweeps };
     let mut is_member = true;
     if let Some((collection, joined)) = startup.take() {

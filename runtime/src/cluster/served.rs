@@ -1,7 +1,7 @@
 //! A cluster whose memory node is in this process, for tests.
 
+use crate::memory_node::{MemoryNode, MemoryNodeOptions};
 use crate::session::Cluster;
-use crate::shm::{MemoryNode, MemoryNodeOptions};
 use farfield_fabric::Stopper;
 use farfield_fabric::host::BackgroundThread;
 
@@ -18,13 +18,13 @@ impl Served {
     }
 
     pub(crate) fn with(name: &str, adjust: impl FnOnce(&mut MemoryNodeOptions)) -> Self {
-        let mut options = MemoryNodeOptions::new(&format!("{name}-{}", std::process::id()));
+        let mut options = MemoryNodeOptions::new(&format!("shm:{name}-{}", std::process::id()));
         options.segment_bytes = 1 << 20;
         adjust(&mut options);
         let node = MemoryNode::listen(&options).unwrap();
         let stopper = node.stopper().unwrap();
-        let url = format!("shm:{}", options.name);
-        let serves = BackgroundThread::start("memory node", move |_| node.serve()).unwrap();
+        let url = options.listen[0].clone();
+        let serves = BackgroundThread::start("memory node", move |_| node.serve().unwrap()).unwrap();
         Self { url, stopper, _serves: serves }
     }
 

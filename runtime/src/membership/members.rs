@@ -255,11 +255,12 @@ impl ComputeThread {
         for member in members.iter().filter(|member| member.identity != me && !member.is_gone()) {
             let is_silent = silent(member);
             if member.is_hinted() || (is_silent && shared.disconnects_silent()) {
-                tracing::info!(
-                    process = member.identity,
-                    "asking the memory node to disconnect a silent process"
-                );
-                has_asked |= shared.is_process_gone(member.identity) == Some(true);
+                // One that maps the memory is not disconnected, and is asked about as long as it is silent.
+                let is_gone = shared.is_process_gone(member.identity) == Some(true);
+                if is_gone {
+                    tracing::info!(process = member.identity, "a silent process was disconnected");
+                }
+                has_asked |= is_gone;
             }
         }
         if has_asked {

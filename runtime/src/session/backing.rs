@@ -145,8 +145,17 @@ impl Backing {
         }
     }
 
-    /// Returns whether a process whose lease has expired can be disconnected while it is alive.
+    /// Returns whether a process whose lease has expired can be disconnected while it is alive; on `shm:`, if some processes are on a network.
     pub(crate) fn disconnects_silent(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Shared(client) => client.disconnects(),
+            _ => self.is_remote(),
+        }
+    }
+
+    /// Returns whether far memory is on memory nodes that are accessed by a network.
+    pub(crate) fn is_remote(&self) -> bool {
         match self {
             #[cfg(target_os = "linux")]
             Self::Tcp(_) => true,

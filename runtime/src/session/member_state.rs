@@ -77,6 +77,11 @@ impl Shared {
         self.backing.disconnects_silent()
     }
 
+    /// Returns whether far memory is on memory nodes that are accessed by a network.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.backing.is_remote()
+    }
+
     /// Frees the identity of an ended thread.
     pub(crate) fn end_identity(&self, thread: ThreadId) {
         self.identities.end(thread);

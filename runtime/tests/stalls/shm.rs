@@ -2,7 +2,7 @@
 
 use std::process::Child;
 
-use farfield::shm::{MemoryNode, MemoryNodeOptions};
+use farfield::memory_node::{MemoryNode, MemoryNodeOptions};
 
 use super::held::{finish_writing, make_and_retire, stop_in_the_middle, until_it_fails, use_value};
 use super::*;
@@ -33,7 +33,7 @@ fn end(mut child: Child) {
 
 /// Runs `body` with the URL of a memory node of this process.
 fn with_memory(name: &str, change: impl FnOnce(&mut MemoryNodeOptions), body: impl FnOnce(&str)) {
-    let mut options = MemoryNodeOptions::new(&format!("stalls-{name}-{}", std::process::id()));
+    let mut options = MemoryNodeOptions::new(&format!("shm:stalls-{name}-{}", std::process::id()));
     options.segment_bytes = 1 << 20;
     change(&mut options);
     let memory = MemoryNode::listen(&options).unwrap();
@@ -41,7 +41,7 @@ fn with_memory(name: &str, change: impl FnOnce(&mut MemoryNodeOptions), body: im
     std::thread::scope(|scope| {
         scope.spawn(|| memory.serve());
         let outcome =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(&format!("shm:{}", options.name))));
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(&options.listen[0].clone())));
         stopper.stop();
         outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
@@ -362,10 +362,10 @@ fn a_memory_node_that_does_not_answer_and_parts_that_do_not_come_are_reported() 
         cluster.run(1, async |_| Ok(())).unwrap();
         return;
     }
-    let mut options = MemoryNodeOptions::new(&format!("silent-{}", std::process::id()));
+    let mut options = MemoryNodeOptions::new(&format!("shm:silent-{}", std::process::id()));
     options.segment_bytes = 1 << 20;
     let memory = MemoryNode::listen(&options).unwrap();
-    let (url, stopper) = (format!("shm:{}", options.name), memory.stopper().unwrap());
+    let (url, stopper) = (options.listen[0].clone(), memory.stopper().unwrap());
     let lines = stalls(TEST, "silent", &url, "50ms", &[]);
     assert_reported_once(
         &lines,

@@ -37,7 +37,8 @@ fn the_delayed_fabric_conforms() {
 #[test]
 fn shared_memory_conforms() {
     use crate::handshake::Secret;
-    use crate::shm::{Client, Server, ShmConfig, ShmNodeOptions};
+    use crate::memory_node::{MemoryNode, NodeOptions};
+    use crate::shm::{Client, ShmConfig};
     use crate::{Stopper, contents::tests::Empty};
 
     struct Node {
@@ -57,10 +58,18 @@ fn shared_memory_conforms() {
     check(|| {
         number.set(number.get() + 1);
         let name = format!("conformance-{}-{}", std::process::id(), number.get());
-        let options = ShmNodeOptions { name: name.as_str().into(), geometry: GEOMETRY, lease_ms: 60_000 };
-        let server = Server::listen(options, Secret::new(b""), Box::new(Empty)).unwrap();
-        let stopper = Some(server.stopper().unwrap());
-        let node = Node { name, stopper, serving: Some(std::thread::spawn(move || server.serve())) };
+        let options = NodeOptions {
+            shm: Some(name.as_str().into()),
+            tcp: None,
+            nodes: GEOMETRY.nodes(),
+            segments: GEOMETRY.segments_per_node(),
+            segment_bytes: GEOMETRY.segment_bytes(),
+            lease_ms: 60_000,
+        };
+        let node = MemoryNode::listen(&options, Secret::new(b""), Box::new(Empty)).unwrap();
+        let stopper = Some(node.stopper().unwrap());
+        let serving = std::thread::spawn(move || node.serve().unwrap());
+        let node = Node { name, stopper, serving: Some(serving) };
         let clients = RefCell::new(Vec::new());
         Fabric::new(move || {
             let client = Client::connect(&ShmConfig::new(&node.name).unwrap(), Empty::VERSION).unwrap();
@@ -77,7 +86,7 @@ fn shared_memory_conforms() {
     crate::skip::skip("shm", "`shm:` is for Linux");
 }
 
-/// Encrypted and plain.
+/// Encrypted, plain, and on one memory node whose memory is divided as that of two.
 #[cfg(target_os = "linux")]
 #[test]
 fn tcp_conforms() {
@@ -85,9 +94,13 @@ fn tcp_conforms() {
     use crate::tcp::tests::Nodes;
     use crate::tcp::{Client, TcpEndpoint};
 
-    for is_sealed in [true, false] {
+    for (is_sealed, is_divided) in [(true, false), (false, false), (false, true)] {
         check(|| {
-            let nodes = Nodes::serve(2, 2, SEGMENT_BYTES, b"");
+            let nodes = if is_divided {
+                Nodes::serve_divided(2, SEGMENT_BYTES)
+            } else {
+                Nodes::serve(2, 2, SEGMENT_BYTES, b"")
+            };
             let client = Arc::new(Client::connect(&nodes.config(is_sealed), Empty::VERSION).unwrap());
             let next = Cell::new(0);
             Fabric::new(move || {

@@ -61,7 +61,7 @@ fn welcome(nodes: u64, per_node: u64, bytes: u64) -> Welcome {
     let stride = 1 << geometry.stride_log2();
     let segment = |number| Segment { base: number * stride, rkey: number as u32 };
     let segments = (0..nodes * per_node).map(segment).collect();
-    Welcome { client: 3, layout: 2, lease_ms: 1000, geometry, segments }
+    Welcome { client: 3, layout: 2, lease_ms: 1000, disconnects: true, geometry, segments }
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn altered(nodes: u16, count: u32, segment_bytes: u64, base: u64) -> Result<Welc
     bytes[12..16].copy_from_slice(&count.to_le_bytes());
     bytes[24..32].copy_from_slice(&segment_bytes.to_le_bytes());
     bytes[36..38].copy_from_slice(&nodes.to_le_bytes());
-    bytes[40..48].copy_from_slice(&base.to_le_bytes());
+    bytes[44..52].copy_from_slice(&base.to_le_bytes());
     Welcome::parse(&bytes, 2)
 }
 
@@ -112,7 +112,7 @@ fn a_welcome_with_an_impossible_geometry_is_refused() {
     }
 }
 
-/// The geometry that a client of `rdma:` computes from all welcomes, and a memory node from a client's request to join.
+/// The geometry that a client on a network computes from all welcomes, and a memory node from a client's request to join.
 #[test]
 fn memory_nodes_make_a_cluster_whose_geometry_is_checked() {
     let own = |segments, bytes| Geometry::new(1, segments, bytes).unwrap();
@@ -133,7 +133,10 @@ fn memory_nodes_make_a_cluster_whose_geometry_is_checked() {
         "with 66 memory nodes like it the number of segments is 66 times 1000: ",
     );
     refused(0, 65_535, own(1, 1 << 48), "the memory size is 65535 segments of 281474976710656 bytes");
-    refused(0, 1, Geometry::new(2, 2, 1 << 30).unwrap(), "that of 2 memory nodes");
+    // One that is divided is alone.
+    let divided = Geometry::new(2, 2, 1 << 30).unwrap();
+    assert_eq!(cluster(0, 1, divided), Ok(divided));
+    refused(1, 2, divided, "that of 2 memory nodes");
 }
 
 proptest::proptest! {
@@ -152,7 +155,14 @@ proptest::proptest! {
         join_any(&bytes, position, Address::from_bits(at >> shift));
         bytes[12..16].copy_from_slice(&count.to_le_bytes());
         bytes[36..38].copy_from_slice(&nodes.to_le_bytes());
-        bytes[40..48].copy_from_slice(&sizes[1].to_le_bytes());
+        bytes[44..52].copy_from_slice(&sizes[1].to_le_bytes());
         join_any(&bytes, position, Address::from_bits(at));
     }
+}
+
+#[test]
+fn the_identity_of_a_cluster_depends_on_the_order_of_its_memory_nodes() {
+    assert_ne!(cluster_of(&[1, 2]), cluster_of(&[2, 1]));
+    assert_ne!(cluster_of(&[1]), cluster_of(&[1, 1]));
+    assert_eq!(cluster_of(&[1, 2]), cluster_of(&[1, 2]));
 }

@@ -11,7 +11,7 @@ use farfield_words::geometry::Geometry;
 
 /// The most segments of a memory node.
 pub(crate) const MAX_SEGMENTS: usize = 1024;
-const WELCOME_HEAD_BYTES: usize = 40;
+const WELCOME_HEAD_BYTES: usize = 44;
 const ENTRY_BYTES: usize = 16;
 /// The byte order of this machine.
 const BYTE_ORDER: [u8; 2] = 0x0102_u16.to_ne_bytes();
@@ -27,6 +27,8 @@ pub(crate) struct Welcome {
     pub layout: u64,
     /// The lease of a client: the longest time between two heartbeats.
     pub lease_ms: u32,
+    /// True if the memory node can disconnect a client whose lease has expired.
+    pub disconnects: bool,
     /// The geometry of the memory that it hosts: that of one memory node, except on `shm:`.
     pub geometry: Geometry,
     /// Its segments, as many as in the geometry.
@@ -54,6 +56,7 @@ impl Welcome {
                 bytes.extend(welcome.lease_ms.to_le_bytes());
                 bytes.extend(welcome.geometry.nodes().to_le_bytes());
                 bytes.extend(BYTE_ORDER);
+                bytes.extend(u32::from(welcome.disconnects).to_le_bytes());
                 for segment in &welcome.segments {
                     bytes.extend(segment.base.to_le_bytes());
                     bytes.extend(segment.rkey.to_le_bytes());
@@ -91,6 +94,11 @@ impl Welcome {
         if fields.take().ok_or_else(strange)? != BYTE_ORDER {
             return Err("its memory has words in the other byte order".to_owned());
         }
+        let disconnects = match fields.u32().ok_or_else(strange)? {
+            0 => false,
+            1 => true,
+            _ => return Err(strange()),
+        };
         if layout != known {
             return Err(format!(
                 "its memory has layout version {layout}, this build knows {known}: use one version of Farfield"
@@ -112,7 +120,7 @@ impl Welcome {
             }
             segments.push(Segment { base, rkey });
         }
-        Ok(Self { client, layout, lease_ms, geometry, segments })
+        Ok(Self { client, layout, lease_ms, disconnects, geometry, segments })
     }
 
     /// Returns whether the segments are where an arena maps them: in order, each a stride behind the one before.
@@ -123,7 +131,8 @@ impl Welcome {
 }
 
 impl NodePosition {
-    /// Returns the geometry of the cluster, given that of the memory node in this position. All memory nodes are alike.
+    /// Returns the geometry of the cluster, given that of the memory node in this position. All memory nodes are alike; one whose segments count as
+    /// those of several, as on `shm:`, is alone.
     ///
     /// # Errors
     /// The reason, in one line: the position does not exist, or all memory nodes together are too large.
@@ -132,7 +141,10 @@ impl NodePosition {
             return Err(format!("there is no memory node {} of {}", self.node, self.nodes));
         }
         if own.nodes() != 1 {
-            return Err(format!("its table is that of {} memory nodes", own.nodes()));
+            let is_alone = self.nodes == 1;
+            return is_alone
+                .then_some(own)
+                .ok_or_else(|| format!("its table is that of {} memory nodes", own.nodes()));
         }
         let per_node = own.segments_per_node().into();
         Geometry::new(self.nodes.into(), per_node, own.segment_bytes())
@@ -140,7 +152,7 @@ impl NodePosition {
     }
 }
 
-/// Parses bytes as a welcome, and computes what clients of both fabrics compute from it: on `rdma:`, as that of memory node `node` of `nodes`.
+/// Parses bytes as a welcome, and computes what clients compute from it: on a network, as that of memory node `node` of `nodes`.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn join_any(bytes: &[u8], (node, nodes): (u16, u16), at: Address) {
     use crate::host::Arena;
@@ -161,15 +173,16 @@ pub(crate) fn join_any(bytes: &[u8], (node, nodes): (u16, u16), at: Address) {
             assert_eq!(arena.word(last).expect("it is inside").load(std::sync::atomic::Ordering::Relaxed), 0);
         }
     }
-    // On `rdma:`.
+    // On a network.
     let position = NodePosition { cluster: 1, node, nodes };
     match position.cluster_of(own) {
         Err(reason) => assert!(!reason.contains('\n'), "{reason:?}"),
         Ok(cluster) => {
-            let segments = cluster.segments_of(position.node);
-            assert!(usize::from(segments.end - segments.start) + 1 >= welcome.segments.len());
-            if cluster.check(at, 1).is_ok() && cluster.node_of(at.segment()) == position.node {
-                let segment = welcome.segments[usize::from(at.segment() - segments.start)];
+            let first = cluster.segments_of(position.node).start;
+            let hosted = first..first + own.segments() as u16;
+            assert!(usize::from(hosted.end - hosted.start) == welcome.segments.len());
+            if cluster.check(at, 1).is_ok() && hosted.contains(&at.segment()) {
+                let segment = welcome.segments[usize::from(at.segment() - first)];
                 assert!(segment.base + at.offset() < segment.base + own.segment_bytes());
             }
         }

@@ -11,11 +11,11 @@ use super::node::{Connector, Introduced, Network, Node, Route, cannot_connect};
 use super::sets::{self, Lanes, OwnSet, Pool, SharedSet};
 use crate::chain::RawChain;
 use crate::error::{Error, Result};
-use crate::handshake::{Join, NodePosition, Secret};
+use crate::handshake::{Join, NodePosition, Secret, cluster_of};
 use crate::stall::lock;
 use farfield_words::Address;
+use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;
-use farfield_words::{WORD_BYTES, fingerprint};
 
 /// The number of READs that measure the first lane to a memory node.
 const READS_TO_TRY: usize = 4;
@@ -228,26 +228,8 @@ fn try_out<N: Network>(lane: &mut Lane<Connector<N>>, segment: u16) -> Result<Du
     Ok(quickest.max(Duration::from_nanos(1)))
 }
 
-/// Returns the identity of a cluster, a hash of its memory nodes' incarnations in order.
-fn cluster_of(incarnations: &[u64]) -> u64 {
-    let name = fingerprint::name("farfield cluster");
-    incarnations.iter().fold(name, |hash, incarnation| fingerprint::number(hash, *incarnation)).max(1)
-}
-
 fn resolve_name(name: &str) -> Result<SocketAddr> {
     let failed = |reason: String| cannot_connect(name, reason);
     let mut addresses = name.to_socket_addrs().map_err(|error| failed(error.to_string()))?;
     addresses.next().ok_or_else(|| failed("the name has no address".to_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_identity_of_a_cluster_depends_on_the_order_of_its_memory_nodes() {
-        assert_ne!(cluster_of(&[1, 2]), cluster_of(&[2, 1]));
-        assert_ne!(cluster_of(&[1]), cluster_of(&[1, 1]));
-        assert_eq!(cluster_of(&[1, 2]), cluster_of(&[1, 2]));
-    }
 }

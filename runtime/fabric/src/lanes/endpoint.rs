@@ -199,7 +199,8 @@ impl<N: Network> Endpoint for LaneEndpoint<N> {
             }
         }
         let Some(op) = chain.ops().first() else { return Posted::Done(chain, Ok(())) };
-        let node = self.geometry.node_of(op.at().segment());
+        // Not by the geometry: one memory node may count as several.
+        let node = self.routes[usize::from(op.at().segment())].node;
         let wait = self.stalls.as_ref().map(|waits| self.enter_wait(waits, node, task, chain.ops()));
         let number = self.lanes.lane(usize::from(node)).push(chain);
         let ticket = self.was_queued(node, number);

@@ -5,7 +5,6 @@
 //! | module | contents |
 //! |---|---|
 //! | `config` | the options of a URL |
-//! | `admission` | a memory node's side: its clients |
 //! | `client`, `node` | a process's side: the cluster, and each of its memory nodes |
 //! | `endpoint` | a thread's endpoint |
 //! | `sets` | the lanes of threads, of their own or shared |
@@ -17,7 +16,6 @@
 //! A compute thread has one lane to each memory node, its own or shared with others. A chain is posted when the thread has no other work, so that the
 //! chains of all its tasks share a doorbell, or a system call. No operation allocates.
 
-pub(crate) mod admission;
 pub(crate) mod client;
 pub(crate) mod config;
 pub(crate) mod endpoint;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::config::NodesConfig;
 use super::wire::{Connect, Wire};
+use crate::admission::UNKNOWN_CLIENT;
 use crate::error::{self, Error, Result};
 use crate::handshake::{
     ConnectionKind, HELLO_BYTES, Hello, Join, Key, NodePosition, Nonce, Reply, Secret, Segment, Welcome,
@@ -14,9 +15,6 @@ use crate::handshake::{
 use crate::question::{Answer, Asker, Transport};
 use crate::stall::lock;
 use farfield_words::geometry::Geometry;
-
-/// A memory node's refusal of a lane for a client that it does not know.
-pub(crate) const UNKNOWN_CLIENT: &str = "the memory node does not know this client";
 
 /// A network: opens connections to memory nodes. Errors are reasons, in one line.
 pub(crate) trait Network: Send + Sync {

@@ -14,7 +14,7 @@ use super::directory::ClusterDirectory;
 use super::passing::Passed;
 use super::{CONTROL_TIMEOUT, DeadlineStream, ShmConfig, receive};
 use crate::error::Result;
-use crate::handshake::{self, ConnectionKind, Hello, Join, Nonce, Reply, Welcome};
+use crate::handshake::{ConnectionKind, Hello, Join, NodePosition, Nonce, Reply, Welcome, cluster_of};
 use crate::host::{Arena, SealedMemory};
 use crate::question::{ANSWER_BYTES, Answer, Asker, Transport};
 use crate::secret;
@@ -25,6 +25,7 @@ pub struct Client {
     arena: Arc<Arena>,
     number: u32,
     lease: Duration,
+    disconnects: bool,
     control: Mutex<Control>,
 }
 
@@ -124,7 +125,8 @@ impl Client {
         control.write_all(&hello.with_secret(&secret)).map_err(silent)?;
         let bytes = receive(&mut control).map_err(silent)?.map_err(failed)?;
         let reply = Reply::parse(&bytes, &secret, &nonce).map_err(|reason| failed(reason.to_owned()))?;
-        let join = Join { position: handshake::NodePosition { cluster: 0, node: 0, nodes: 1 }, process: 0 };
+        let position = NodePosition { cluster: cluster_of(&[reply.incarnation]), node: 0, nodes: 1 };
+        let join = Join { position, process: 0 };
         control.write_all(&join.to_bytes(&secret, &nonce, &reply.nonce)).map_err(silent)?;
         // The welcome brings descriptors; before it, any would be closed.
         let mut passed = Passed::new(&mut control);
@@ -146,6 +148,7 @@ impl Client {
             arena: Arc::new(arena),
             number: welcome.client,
             lease,
+            disconnects: welcome.disconnects,
             control: Mutex::new(Control::new(connection)),
         })
     }
@@ -163,6 +166,11 @@ impl Client {
     /// Returns the lease: the longest time between two heartbeats of a process.
     pub fn lease(&self) -> Duration {
         self.lease
+    }
+
+    /// Returns whether the memory node has clients that it can disconnect while they are alive, since they are on a network.
+    pub fn disconnects(&self) -> bool {
+        self.disconnects
     }
 
     fn control(&self) -> std::sync::MutexGuard<'_, Control> {

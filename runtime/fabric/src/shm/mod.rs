@@ -6,7 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `directory` | the files of a cluster: their owner, their locks, and the removal of stale ones |
-//! | `server` | the memory node: makes the memory, admits clients, detects their end |
+//! | `connection` | the memory node: makes the memory, and passes it to clients; [`server`](crate::server) serves them |
 //! | `client` | an admitted process |
 //! | `passing` | passing the memory's descriptor, with the welcome |
 //!
@@ -18,9 +18,9 @@
 //! connection, too; it counts as the client.)
 
 mod client;
+mod connection;
 mod directory;
 mod passing;
-mod server;
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub use client::Client;
-pub use server::{Server, ShmNodeOptions};
+pub(crate) use connection::ShmEntrance;
 
 use super::handshake::{MAX_WELCOME_BYTES, printable_reason, truncate_reason};
 
@@ -109,12 +109,7 @@ impl Write for DeadlineStream<'_> {
     }
 }
 
-/// Sends a client a message, or the reason of a refusal, behind its length and kind.
-fn send(stream: &mut impl Write, message: Result<&[u8], &str>) -> io::Result<()> {
-    stream.write_all(&framed(message))
-}
-
-/// Returns the bytes that [`send`] writes.
+/// Returns the bytes of a message to a client, or of the reason of a refusal: its length, its kind and the text.
 fn framed(message: Result<&[u8], &str>) -> Vec<u8> {
     let (kind, body) = match message {
         Ok(body) => (0, body),
@@ -126,7 +121,7 @@ fn framed(message: Result<&[u8], &str>) -> Vec<u8> {
     bytes
 }
 
-/// Receives a message of [`send`].
+/// Receives a message of [`framed`].
 fn receive(stream: &mut impl Read) -> io::Result<Result<Vec<u8>, String>> {
     let mut head = [0; 5];
     stream.read_exact(&mut head)?;

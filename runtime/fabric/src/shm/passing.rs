@@ -3,7 +3,7 @@
 //! The kernel passes a message's descriptors to the process that receives its first byte, and closes those for which the receiver has no room.
 //! Received descriptors are owned values: they are used, or closed.
 
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -19,24 +19,23 @@ pub(super) const DESCRIPTORS: usize = 2;
 /// Room for one more descriptor, to detect it.
 const ROOM: usize = DESCRIPTORS + 1;
 
-/// Writes a message, and passes descriptors with its first byte.
-pub(super) fn write_with(
-    stream: &mut DeadlineStream<'_>,
+/// Sends a message, or its first part, and passes descriptors with its first byte. Returns the number of bytes that were sent.
+pub(super) fn send_with(
+    stream: BorrowedFd<'_>,
     message: &[u8],
     descriptors: &[BorrowedFd<'_>],
-) -> io::Result<()> {
+) -> io::Result<usize> {
     let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(descriptors.len()))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {
         assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)), "there is room for them");
     }
-    let sent = loop {
-        match sendmsg(stream.to_write()?, &[IoSlice::new(message)], &mut control, SendFlags::NOSIGNAL) {
+    loop {
+        match sendmsg(stream, &[IoSlice::new(message)], &mut control, SendFlags::NOSIGNAL) {
             Err(rustix::io::Errno::INTR) => {}
-            sent => break sent?,
+            sent => return Ok(sent?),
         }
-    };
-    stream.write_all(&message[sent..])
+    }
 }
 
 /// A stream that receives descriptors with its bytes.

@@ -36,15 +36,15 @@ fn pass(
     let mut hello = [0; HELLO_BYTES];
     stream.read_exact(&mut hello).unwrap();
     let hello = Hello::parse(&hello).unwrap();
-    send(&mut stream, Ok(&reply(&Secret::new(b""), &hello.nonce))).unwrap();
+    stream.write_all(&framed(Ok(&reply(&Secret::new(b""), &hello.nonce)))).unwrap();
     // A client that refuses the reply sends no more.
     if stream.read_exact(&mut [0; JOIN_BYTES]).is_ok() {
-        let mut stream = DeadlineStream::after(&stream, CONTROL_TIMEOUT);
         let message = framed(Ok(welcome));
         let (begin, rest) = message.split_at(message.len() - descriptors.len() + 1);
         let mut parts = std::iter::once(begin).chain(rest.chunks(1));
         for (passed, part) in descriptors.iter().zip(&mut parts) {
-            passing::write_with(&mut stream, part, passed).unwrap();
+            let sent = passing::send_with(stream.as_fd(), part, passed).unwrap();
+            assert_eq!(sent, part.len());
         }
         assert!(parts.next().is_none(), "all of it was sent");
     }
@@ -77,7 +77,14 @@ const BYTES: u64 = 32 << 10;
 
 fn welcome(layout: u64, base: u64) -> Vec<u8> {
     let (segments, geometry) = (vec![Segment { base, rkey: 0 }], Geometry::new(1, 1, BYTES).unwrap());
-    Welcome::to_bytes(Ok(&Welcome { client: 1, layout, lease_ms: 1000, geometry, segments }))
+    Welcome::to_bytes(Ok(&Welcome {
+        client: 1,
+        layout,
+        lease_ms: 1000,
+        disconnects: false,
+        geometry,
+        segments,
+    }))
 }
 
 /// A welcome whose segments have this size.

@@ -185,7 +185,7 @@ impl Handshake {
         let mut state = Self::builder(&key, &preamble).build_responder().map_err(failed)?;
         let mut contents = [0; MAX_HANDSHAKE_BYTES];
         let read = state.read_message(message, &mut contents);
-        read.map_err(|_| crate::lanes::admission::NO_PROOF)?;
+        read.map_err(|_| crate::admission::NO_PROOF)?;
         let mut answer = vec![0; MAX_HANDSHAKE_BYTES];
         let bytes = state.write_message(&[], &mut answer).map_err(failed)?;
         answer.truncate(bytes);

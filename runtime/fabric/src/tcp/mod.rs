@@ -7,7 +7,7 @@
 //! | `frame` | batches of operations, and their answers |
 //! | `line` | a client's end of a connection |
 //! | `network` | a process's side: connections of lanes (`lanes`), and control connections |
-//! | `server`, `status` | a memory node's side |
+//! | `connection` | a memory node's end of a connection; [`server`](crate::server) serves it |
 //!
 //! Threads post on lanes (`lanes`), as over RDMA. All chains that a thread's tasks have ready become one frame, which is written by one system call. The
 //! memory node's thread executes it in order and answers by one frame.
@@ -18,17 +18,16 @@
 
 mod channel;
 pub mod config;
+mod connection;
 mod frame;
 mod line;
 mod network;
-mod server;
-mod status;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use connection::TcpEntrance;
+pub use connection::TcpListen;
 pub use network::{Client, TcpEndpoint};
-pub use server::{Server, TcpNodeOptions};
-pub use status::NodeStatus;
 
 /// Parses bytes as each part of the protocol.
 #[cfg(any(fuzzing, test))]

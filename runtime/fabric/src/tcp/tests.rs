@@ -17,12 +17,20 @@ use crate::chain::RawChain;
 use crate::contents::tests::Empty;
 use crate::error::{Error, Result};
 use crate::handshake::{ConnectionKind, Hello, Join, NodePosition, Reply, Secret, Welcome};
+use crate::memory_node::{MemoryNode, NodeOptions};
 use crate::question::{Asker, Transport};
 use crate::{Endpoint, Posted, Stopper};
 use farfield_words::Address;
 
 const SEGMENT_BYTES: u64 = 64 * 1024;
 const AT: Address = Address::new(0, 4096);
+
+const LOOPBACK: &str = "127.0.0.1:0";
+
+fn options(address: SocketAddr, serves_plain: bool, segments: u16, segment_bytes: u64) -> NodeOptions {
+    let tcp = Some(TcpListen { address, serves_plain });
+    NodeOptions { shm: None, tcp, nodes: 1, segments, segment_bytes, lease_ms: 60_000 }
+}
 
 /// Memory nodes in threads of this process.
 pub(crate) struct Nodes {
@@ -31,18 +39,28 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    pub(crate) fn serve(nodes: usize, segments: usize, segment_bytes: u64, secret: &[u8]) -> Self {
+    pub(crate) fn serve(nodes: usize, segments: u16, segment_bytes: u64, secret: &[u8]) -> Self {
+        let options = options(LOOPBACK.parse().unwrap(), true, segments, segment_bytes);
+        Self::serve_each(&vec![options; nodes], secret)
+    }
+
+    /// Serves one that processes of this machine could map, divided as if there were two.
+    pub(crate) fn serve_divided(segments: u16, segment_bytes: u64) -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let shm = Some(format!("divided-{}-{number}", std::process::id()).into());
+        let options = options(LOOPBACK.parse().unwrap(), true, segments, segment_bytes);
+        Self::serve_each(&[NodeOptions { shm, nodes: 2, ..options }], b"")
+    }
+
+    fn serve_each(nodes: &[NodeOptions], secret: &[u8]) -> Self {
         let secret = Secret::new(secret);
-        let node = |_| {
-            let listen = "127.0.0.1:0".parse().unwrap();
-            let options =
-                TcpNodeOptions { listen, segments, segment_bytes, lease_ms: 60_000, serves_plain: true };
-            let mut server = Server::listen(&options, secret.clone(), Box::new(Empty)).unwrap();
-            let (port, stopper) = (server.port(), server.stopper().unwrap());
-            let address = SocketAddr::new(listen.ip(), port);
-            (address, stopper, Some(thread::spawn(move || server.serve().unwrap())))
+        let node = |options| {
+            let node = MemoryNode::listen(options, secret.clone(), Box::new(Empty)).unwrap();
+            let (address, stopper) = (node.address().unwrap(), node.stopper().unwrap());
+            (address, stopper, Some(thread::spawn(move || node.serve().unwrap())))
         };
-        Self { secret: secret.clone(), nodes: (0..nodes).map(node).collect() }
+        Self { secret: secret.clone(), nodes: nodes.iter().map(node).collect() }
     }
 
     pub(crate) fn config(&self, encrypt: bool) -> TcpConfig {
@@ -261,17 +279,10 @@ fn preambles_and_handshakes_of_others_are_refused_with_the_reason() {
 
 #[test]
 fn a_memory_node_refuses_plain_channels_unless_they_are_allowed() {
-    let options = TcpNodeOptions {
-        listen: "127.0.0.1:0".parse().unwrap(),
-        segments: 1,
-        segment_bytes: SEGMENT_BYTES,
-        lease_ms: 60_000,
-        serves_plain: false,
-    };
-    let mut server = Server::listen(&options, Secret::new(b""), Box::new(Empty)).unwrap();
-    let address = SocketAddr::new(options.listen.ip(), server.port());
-    let stopper = server.stopper().unwrap();
-    let serving = thread::spawn(move || server.serve().unwrap());
+    let options = options(LOOPBACK.parse().unwrap(), false, 1, SEGMENT_BYTES);
+    let node = MemoryNode::listen(&options, Secret::new(b""), Box::new(Empty)).unwrap();
+    let (address, stopper) = (node.address().unwrap(), node.stopper().unwrap());
+    let serving = thread::spawn(move || node.serve().unwrap());
     let config = TcpConfig { encrypt: false, ..TcpConfig::new(&address.to_string()).unwrap() };
     let refused = Client::connect_with(&config, &Secret::new(b""), Empty::VERSION);
     let refused = refused.map(drop).unwrap_err().to_string();
@@ -285,21 +296,21 @@ fn addresses_that_can_not_be_served_are_refused_in_a_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let _taken = TcpListener::bind(taken).unwrap();
     let of = |listen: SocketAddr, segments, segment_bytes, secret: &[u8]| {
-        let options =
-            TcpNodeOptions { listen, segments, segment_bytes, lease_ms: 60_000, serves_plain: false };
-        let refused = Server::listen(&options, Secret::new(secret), Box::new(Empty)).map(drop).unwrap_err();
+        let options = options(listen, false, segments, segment_bytes);
+        let refused = MemoryNode::listen(&options, Secret::new(secret), Box::new(Empty));
+        let refused = refused.map(drop).unwrap_err();
         assert!(matches!(refused, Error::InvalidArgument(_)), "{refused}");
         let refused = refused.to_string();
         assert!(!refused.contains('\n'), "{refused}");
         refused
     };
-    let any = "127.0.0.1:0".parse().unwrap();
+    let any = LOOPBACK.parse().unwrap();
     assert!(of(taken, 1, SEGMENT_BYTES, b"").contains("another program listens there"));
     assert!(
         of("192.0.2.1:0".parse().unwrap(), 1, SEGMENT_BYTES, b"open sesame").contains("no network interface")
     );
     assert!(of("0.0.0.0:0".parse().unwrap(), 1, SEGMENT_BYTES, b"").contains("without a secret"));
-    assert!(of(any, 0, SEGMENT_BYTES, b"").contains("segments is 0: "));
+    assert!(of(any, 0, SEGMENT_BYTES, b"").contains("number of segments is 1 times 0: "));
     assert!(of(any, 1025, SEGMENT_BYTES, b"").contains("segments is 1025: "));
     assert!(of(any, 1, 8, b"").contains("segment size is 8: "));
 }

@@ -1,14 +1,13 @@
 //! The memory node's side: segments, and connections to them.
 //!
 //! A memory node hosts memory: its device executes the operations. One thread handles requests for connections, and sleeps in between. Who is admitted is
-//! decided in [`admission`](crate::lanes::admission). A client's lanes are closed when its control connection ends, so only connected clients can post.
+//! decided in [`admission`](crate::admission). A client's lanes are closed when its control connection ends, so only connected clients can post.
 
 mod clients;
-mod status;
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -21,17 +20,15 @@ use super::manager::{Channel, CmEvent, EventKind, wait_for};
 use super::queue::{Completions, Messages, RECEIVED};
 use super::queue_pair::QueuePair;
 use super::region::{Access, Domain, Region};
+use crate::admission::{Admission, AdmittedLane, own_geometry};
 use crate::error::{self, Error, Result};
 use crate::handshake::{
-    ConnectionKind, Hello, JOIN_BYTES, MAX_SEGMENTS, MAX_WELCOME_BYTES, Nonce, Secret, Segment, Welcome,
+    ConnectionKind, Hello, JOIN_BYTES, MAX_WELCOME_BYTES, Nonce, Secret, Segment, Welcome,
 };
-use crate::lanes::admission::{Admission, AdmittedLane};
 use crate::lanes::wire::Outcome;
+use crate::status::NodeStatus;
 use crate::{Contents, Departure, Stopper};
 use farfield_words::WORD_BYTES;
-use farfield_words::geometry::Geometry;
-
-pub(super) use status::NodeStatus;
 
 /// The timeout of a client's proof that it knows the secret.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,8 +40,10 @@ const MAX_UNAUTHENTICATED: usize = 64;
 pub struct VerbsNodeOptions {
     /// An address of the device, and a port; 0 for any.
     pub listen: SocketAddr,
+    /// The number of memory nodes that its segments are divided among: 1.
+    pub nodes: u16,
     /// The number of segments that it hosts.
-    pub segments: usize,
+    pub segments: u16,
     /// The size of each segment.
     pub segment_bytes: u64,
     /// The lease of a client: the longest time between two heartbeats.
@@ -53,6 +52,7 @@ pub struct VerbsNodeOptions {
 
 /// A listening memory node.
 pub struct Server {
+    address: IpAddr,
     listener: Id,
     channel: Arc<Channel>,
     /// The protection domain of the segments, and that of connections in the handshake, which has no segment.
@@ -60,7 +60,8 @@ pub struct Server {
     unauthenticated_domain: Arc<Domain>,
     device: Device,
     limits: Limits,
-    /// Its segments and counts.
+    /// Its segments.
+    regions: Arc<[Region]>,
     status: Arc<NodeStatus>,
     admission: Admission,
     connections: HashMap<usize, ServerConnection>,
@@ -106,12 +107,7 @@ impl Server {
         let invalid = |argument, value: String, reason| {
             Error::from(error::InvalidArgument { argument, value: value.into(), reason })
         };
-        if options.segments == 0 || options.segments > MAX_SEGMENTS {
-            let reason = "a memory node has 1 to 1024 segments";
-            return Err(invalid("segments", options.segments.to_string(), reason));
-        }
-        let own = Geometry::rounded(1, options.segments as u64, options.segment_bytes)
-            .map_err(farfield_words::Error::from)?;
+        let own = own_geometry(options.nodes, options.segments, options.segment_bytes, false)?;
         let bytes = own.segment_bytes();
         let devices = Device::all()?;
         let channel = Channel::new()?;
@@ -141,28 +137,37 @@ impl Server {
             return Err(invalid("segment size", bytes.to_string(), reason));
         }
         let domain = Domain::new(device)?;
-        let regions: Result<Vec<Region>> =
+        let regions: Result<Arc<[Region]>> =
             (0..options.segments).map(|_| Region::new(&domain, bytes, Access::Remote)).collect();
+        let regions = regions?;
         let system = |cause| Error::from(error::System { action: "start a memory node", cause });
         let stop = UnixStream::pair().map_err(system)?;
         stop.0.set_nonblocking(true).map_err(system)?;
+        let observed = Arc::clone(&regions);
+        let status = NodeStatus::new(own, move |at| {
+            let region = observed.get(usize::from(at.segment()));
+            let word = region.and_then(|region| region.words().get(at.offset() as usize / WORD_BYTES));
+            word.map_or(0, |word| word.load(Ordering::Relaxed))
+        });
         Ok(Self {
+            address: options.listen.ip(),
             listener,
             channel,
             unauthenticated_domain: Domain::new(device)?,
             domain,
             device,
             limits,
-            status: Arc::new(NodeStatus::new(regions?, own)),
-            admission: Admission::new(own, options.lease_ms, contents, secret)?,
+            status: Arc::new(status),
+            regions,
+            admission: Admission::new(own, options.lease_ms, contents, secret, true)?,
             connections: HashMap::new(),
             stop,
         })
     }
 
-    /// Returns the port on which it listens.
-    pub fn port(&self) -> u16 {
-        self.listener.port()
+    /// Returns the address on which it listens.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.address, self.listener.port())
     }
 
     /// Returns the name of its device.
@@ -224,7 +229,6 @@ impl Server {
             connection.id().disconnect();
         }
         self.connections.clear();
-        self.admission.clear();
     }
 
     fn take(&mut self, CmEvent { kind, id }: CmEvent) {
@@ -394,20 +398,19 @@ impl Server {
 
     /// Answers a request to join.
     fn welcome(&mut self, message: &[u8], nonces: &(Nonce, Nonce)) -> Result<Welcome, String> {
-        let Self { admission, status, .. } = self;
+        let Self { admission, regions, status, .. } = self;
         let segment = |region: &Region| Segment { base: region.base(), rkey: region.keys().1 };
         let format = |node, cluster, contents: &dyn Contents| {
             // Its segments are all zero.
-            for (number, region) in (0..).zip(&status.regions) {
+            for (number, region) in (0..).zip(&**regions) {
                 for (offset, word) in contents.initial_words(node == 0 && number == 0) {
                     region.words()[offset as usize / WORD_BYTES].store(word, Ordering::Release);
                 }
             }
-            // The position never changes.
-            let _ = status.position.set((node, cluster));
+            status.set_position(node, cluster);
             Ok(())
         };
-        admission.join(message, nonces, status.regions.iter().map(segment), format, &status.clients)
+        admission.join(message, nonces, regions.iter().map(segment), format, &status.clients, false)
     }
 }
 

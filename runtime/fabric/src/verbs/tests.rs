@@ -47,16 +47,17 @@ impl Nodes {
     pub(crate) fn serve(
         address: &str,
         nodes: usize,
-        segments: usize,
+        segments: u16,
         bytes: u64,
         secret: Option<&Path>,
     ) -> Self {
         let secret = crate::secret::of_node(secret).unwrap();
         let node = |_| {
             let listen = format!("{address}:0").parse().expect("an address");
-            let options = VerbsNodeOptions { listen, segments, segment_bytes: bytes, lease_ms: 60_000 };
+            let options =
+                VerbsNodeOptions { listen, nodes: 1, segments, segment_bytes: bytes, lease_ms: 60_000 };
             let mut server = Server::listen(&options, secret.clone(), Box::new(Empty)).unwrap();
-            let (port, stopper) = (server.port(), server.stopper().unwrap());
+            let (port, stopper) = (server.address().port(), server.stopper().unwrap());
             (port, stopper, Some(std::thread::spawn(move || server.serve().unwrap())))
         };
         Self { address: address.to_owned(), nodes: (0..nodes).map(node).collect() }
@@ -331,7 +332,7 @@ fn a_memory_node_of_impossible_segments_is_refused() {
         (1, (1 << 48) + 8, "segment size is 281474976710664: "),
         (1024, u64::MAX, "segment size is 18446744073709551615: "),
     ] {
-        let options = VerbsNodeOptions { listen, segments, segment_bytes, lease_ms: 60_000 };
+        let options = VerbsNodeOptions { listen, nodes: 1, segments, segment_bytes, lease_ms: 60_000 };
         let refused = Server::listen(&options, no_secret(), Box::new(Empty)).map(drop).unwrap_err();
         assert!(matches!(refused, Error::InvalidArgument(_)), "{refused}");
         let refused = refused.to_string();

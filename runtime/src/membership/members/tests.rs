@@ -23,13 +23,13 @@ fn states_survive_encoding() {
 fn a_free_record_names_no_group() {
     use std::sync::Mutex;
 
-    use crate::shm::{MemoryNode, MemoryNodeOptions};
+    use crate::memory_node::{MemoryNode, MemoryNodeOptions};
     use farfield_fabric::host::{ThreadReservation, run_threads};
 
-    let mut options = MemoryNodeOptions::new(&format!("free-records-{}", std::process::id()));
+    let mut options = MemoryNodeOptions::new(&format!("shm:free-records-{}", std::process::id()));
     options.segment_bytes = 1 << 20;
     let node = MemoryNode::listen(&options).unwrap();
-    let (stopper, url) = (node.stopper().unwrap(), format!("shm:{}", options.name));
+    let (stopper, url) = (node.stopper().unwrap(), options.listen[0].clone());
     let node = Mutex::new(Some(node));
     let in_threads = |body: &(dyn Fn(usize) + Sync)| {
         run_threads(&ThreadReservation::new(2).unwrap(), body, |_| {}).unwrap();
@@ -45,7 +45,7 @@ fn a_free_record_names_no_group() {
     };
     in_threads(&|thread| {
         if thread == 0 {
-            return node.lock().unwrap().take().unwrap().serve();
+            return node.lock().unwrap().take().unwrap().serve().unwrap();
         }
         // Also if a part fails.
         let _stops = StopAtEnd(&stopper);
@@ -62,7 +62,7 @@ fn a_free_record_names_no_group() {
 }
 
 #[cfg(target_os = "linux")]
-struct StopAtEnd<'a>(&'a crate::shm::Stopper);
+struct StopAtEnd<'a>(&'a farfield_fabric::Stopper);
 
 #[cfg(target_os = "linux")]
 impl Drop for StopAtEnd<'_> {

@@ -1,4 +1,4 @@
-//! The departure of clients: see [`admission`](crate::lanes::admission).
+//! The departure of clients: see [`admission`](crate::admission).
 
 use super::{Server, ServerConnection};
 use crate::Departure;
@@ -29,7 +29,7 @@ impl Server {
 
     /// Marks a client's record, if this is the first memory node.
     fn mark(&self, process: u32, departure: Departure) {
-        let word = |at: Address| self.status.regions.first()?.words().get(at.offset() as usize / WORD_BYTES);
+        let word = |at: Address| self.regions.first()?.words().get(at.offset() as usize / WORD_BYTES);
         self.admission.mark(process, departure, &word);
     }
 
@@ -52,7 +52,7 @@ impl Server {
                 continue;
             };
             let process = question.of;
-            if let Some(client) = self.admission.client_of(process) {
+            if let Some((client, _)) = self.admission.client_of(process) {
                 tracing::info!(process, "client disconnected: another has found its lease expired");
                 self.disconnect_client(client, Departure::FromCluster);
             }

@@ -1,19 +1,21 @@
-//! The clients of a memory node: who is admitted, under which number, and who has departed. The same for each network.
+//! The clients of a memory node: who is admitted, under which number, and who has departed. The same for each fabric.
 //!
 //! The first client that proves its knowledge of the secret sets the node's position in a cluster; clients that expect another position are refused. A
-//! client opens lanes with the key of its control connection, and with increasing numbers, so a recorded request opens none.
+//! memory node whose memory processes of its machine map is a cluster [alone](Admission::stay_alone). A client on a network
+//! opens lanes with the key of its control connection, and with increasing numbers, so a recorded request opens none.
 //!
 //! When a client's control connection ends, its lanes are closed, so no operation of it takes effect in this node's memory any more. The first memory
 //! node marks this in the client's record, as a hint: other nodes may not have noticed. A process that reads the hint asks each node to disconnect
-//! the client, the first node last; the first node then marks it as gone everywhere. The same question disconnects a client whose lease has expired.
+//! the client, the first node last; the first node then marks it as gone everywhere. A node that is a cluster alone marks this at once. The same
+//! question disconnects a client whose lease has expired. A client that maps the memory can not be disconnected: it has departed when it has ended.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::node::UNKNOWN_CLIENT;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::handshake::{
-    ConnectionKind, Hello, Join, Key, NodePosition, Nonce, REPLY_BYTES, Reply, Secret, Segment, Welcome,
+    ConnectionKind, Hello, Join, Key, MAX_SEGMENTS, NodePosition, Nonce, REPLY_BYTES, Reply, Secret, Segment,
+    Welcome, cluster_of,
 };
 use crate::{Contents, Departure};
 use farfield_words::Address;
@@ -21,6 +23,8 @@ use farfield_words::geometry::Geometry;
 
 /// Client numbers are below this: they are part of compute threads' identities.
 const MAX_CLIENTS: u32 = 1 << 24;
+/// The refusal of a lane for a client that is not connected.
+pub(crate) const UNKNOWN_CLIENT: &str = "the memory node does not know this client";
 /// The refusal of a client whose proof is invalid.
 pub(crate) const NO_PROOF: &str = "the client does not know the cluster's secret";
 
@@ -49,8 +53,10 @@ pub(crate) struct Admission {
     lease_ms: u32,
     contents: Box<dyn Contents>,
     secret: Secret,
+    /// True if it can disconnect a client that is silent.
+    disconnects: bool,
     incarnation: u64,
-    /// Its position in a cluster, if a client has set it.
+    /// Its position in a cluster, if it is set.
     position: Option<NodePosition>,
     next_client: u32,
     clients: HashMap<u32, Client>,
@@ -62,6 +68,8 @@ struct Client {
     process: u32,
     /// The number of its newest lane: numbers increase.
     newest: u32,
+    /// True if it maps the memory.
+    is_here: bool,
 }
 
 /// A lane that may be opened.
@@ -73,6 +81,31 @@ pub(crate) struct AdmittedLane {
     pub(crate) replaced: u32,
 }
 
+/// Returns the geometry of a memory node's own segments. They can be divided among several memory nodes if it is alone in its cluster.
+///
+/// # Errors
+/// [`Error::InvalidArgument`].
+pub(crate) fn own_geometry(
+    nodes: u16,
+    segments: u16,
+    segment_bytes: u64,
+    is_alone: bool,
+) -> Result<Geometry> {
+    let invalid = |argument, value: u32, reason| {
+        Error::from(error::InvalidArgument { argument, value: value.to_string().into(), reason })
+    };
+    if nodes > 1 && !is_alone {
+        let reason = "only the segments of a `shm:` cluster can be divided; start several memory nodes";
+        return Err(invalid("memory nodes", nodes.into(), reason));
+    }
+    let geometry = Geometry::rounded(nodes.into(), segments.into(), segment_bytes)
+        .map_err(farfield_words::Error::from)?;
+    if geometry.segments() as usize > MAX_SEGMENTS {
+        return Err(invalid("segments", geometry.segments(), "a memory node has up to 1024 segments"));
+    }
+    Ok(geometry)
+}
+
 impl Admission {
     /// Makes the admission of a memory node without clients.
     pub(crate) fn new(
@@ -80,17 +113,24 @@ impl Admission {
         lease_ms: u32,
         contents: Box<dyn Contents>,
         secret: Secret,
+        disconnects: bool,
     ) -> Result<Self> {
         Ok(Self {
             own,
             lease_ms,
             contents,
             secret,
+            disconnects,
             incarnation: getrandom::u64().map_err(Error::other)?.max(1),
             position: None,
-            next_client: 0,
+            next_client: 1,
             clients: HashMap::new(),
         })
+    }
+
+    /// Sets the position of the only memory node of a cluster. Its segments are prepared.
+    pub(crate) fn stay_alone(&mut self) {
+        self.position = Some(NodePosition { cluster: cluster_of(&[self.incarnation]), node: 0, nodes: 1 });
     }
 
     /// Checks a request for a connection. A lane's proof is checked by [`lane`](Self::lane).
@@ -113,8 +153,8 @@ impl Admission {
         Ok((reply.to_bytes(&self.secret, &hello.nonce), nonce))
     }
 
-    /// Admits the client that sends this request to join. If it is the first, `format` prepares the segments for the node's position, and receives
-    /// the cluster's geometry.
+    /// Admits the client that sends this request to join, and which is here if it maps the memory. If it sets the node's position, `format` prepares the
+    /// segments for it, and receives the cluster's geometry.
     ///
     /// # Errors
     /// The reason, in one line.
@@ -125,6 +165,7 @@ impl Admission {
         segments: impl IntoIterator<Item = Segment>,
         format: impl FnOnce(u16, Geometry, &dyn Contents) -> Result<(), String>,
         counts: &ClientCounts,
+        is_here: bool,
     ) -> Result<Welcome, String> {
         let Join { position: join, process } = Join::parse(message, &self.secret, &nonces.0, &nonces.1)?;
         match self.position {
@@ -133,6 +174,9 @@ impl Admission {
                 format(join.node, cluster, &*self.contents)?;
                 self.position = Some(join);
                 tracing::info!(node = join.node, nodes = join.nodes, "memory node of a cluster");
+            }
+            Some(NodePosition { nodes: 1, .. }) if join.nodes != 1 => {
+                return Err("it is the only memory node of its cluster: give no other".to_owned());
             }
             Some(position) if position != join => {
                 let NodePosition { node, nodes, .. } = position;
@@ -149,7 +193,7 @@ impl Admission {
         self.next_client += 1;
         let process = if join.node == 0 { client } else { process };
         let key = self.secret.key(&nonces.0, &nonces.1);
-        self.clients.insert(client, Client { key, process, newest: 0 });
+        self.clients.insert(client, Client { key, process, newest: 0, is_here });
         counts.joined.fetch_add(1, Ordering::Relaxed);
         counts.connected.store(self.clients.len() as u64, Ordering::Relaxed);
         tracing::info!(client, process, "client has joined");
@@ -157,6 +201,7 @@ impl Admission {
             client,
             layout: self.contents.layout_version(),
             lease_ms: self.lease_ms,
+            disconnects: self.disconnects,
             geometry: self.own,
             segments: segments.into_iter().collect(),
         })
@@ -173,9 +218,10 @@ impl Admission {
         Ok(AdmittedLane { client, lane, replaced })
     }
 
-    /// Returns the number that a process has as a client of this node.
-    pub(crate) fn client_of(&self, process: u32) -> Option<u32> {
-        self.clients.iter().find(|(_, client)| client.process == process).map(|(client, _)| *client)
+    /// Returns the number that a process has as a client of this node, and whether it maps the memory.
+    pub(crate) fn client_of(&self, process: u32) -> Option<(u32, bool)> {
+        let (number, client) = self.clients.iter().find(|(_, client)| client.process == process)?;
+        Some((*number, client.is_here))
     }
 
     /// Removes a client all of whose connections are closed. Returns its process.
@@ -185,11 +231,6 @@ impl Admission {
         Some(removed.process)
     }
 
-    /// Removes all clients, whose connections are closed, without a mark.
-    pub(crate) fn clear(&mut self) {
-        self.clients.clear();
-    }
-
     /// Marks a process's record, if this is the first memory node. `word` finds the words of its first segment.
     pub(crate) fn mark<'a>(
         &self,
@@ -197,8 +238,8 @@ impl Admission {
         departure: Departure,
         word: &dyn Fn(Address) -> Option<&'a AtomicU64>,
     ) {
-        if self.position.is_some_and(|position| position.node == 0) {
-            self.contents.mark_departed(process, departure, word);
-        }
+        let Some(NodePosition { node: 0, nodes, .. }) = self.position else { return };
+        let departure = if nodes == 1 { Departure::FromCluster } else { departure };
+        self.contents.mark_departed(process, departure, word);
     }
 }
