@@ -76,18 +76,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn description(options: &Options, node: &MemoryNode) -> String {
     let Options { nodes, segments, segment_size, .. } = options;
     let divided = if *nodes == 1 { String::new() } else { format!("{nodes} times ") };
-    let mut line = format!(
-        "memory node on {}: {divided}{segments} segments of {segment_size} bytes",
-        node.urls().join(" and ")
-    );
-    if let Some(device) = node.device() {
-        line += &format!(", device {device}");
-    }
-    if options.listen.iter().any(|url| url.ends_with("?encrypt=no")) {
-        line += ", also without encryption";
-    }
-    if options.secret_file.is_none() {
-        line += ", for all processes that reach it: no --secret-file";
-    }
-    line
+    let device = node.device().map(|device| format!(", device {device}")).unwrap_or_default();
+    let is_plain = options.listen.iter().any(|url| url.ends_with("?encrypt=no"));
+    format!(
+        "memory node on {}: {divided}{segments} segments of {segment_size} bytes{device}{}{}",
+        node.urls().join(" and "),
+        if is_plain { ", also without encryption" } else { "" },
+        if options.secret_file.is_some() {
+            ""
+        } else {
+            ", for all processes that reach it: no --secret-file"
+        }
+    )
 }

@@ -147,15 +147,6 @@ impl Ways {
         }
         Ok(())
     }
-
-    /// Returns the URLs for clients, in the order of `listen`.
-    fn urls(&self, listen: &[String], node: &memory_node::MemoryNode) -> Vec<String> {
-        let url = |url: &String| match (node.address(), url.split_once("://")) {
-            (Some(address), Some((network, _))) => format!("{network}://{address}"),
-            _ => url.clone(),
-        };
-        listen.iter().map(url).collect()
-    }
 }
 
 /// A memory node that listens for clients.
@@ -199,7 +190,11 @@ impl MemoryNode {
                 memory_node::MemoryNode::listen(&options, secret, contents)?
             }
         };
-        Ok(Self { urls: ways.urls(listen, &node), node })
+        let url = |url: &String| match (node.address(), url.split_once("://")) {
+            (Some(address), Some((network, _))) => format!("{network}://{address}"),
+            _ => url.clone(),
+        };
+        Ok(Self { urls: listen.iter().map(url).collect(), node })
     }
 
     /// Returns the URLs by which clients reach it, in the order of [`MemoryNodeOptions::listen`], with the ports that it listens on.

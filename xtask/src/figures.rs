@@ -69,6 +69,7 @@ figures! {
         "tcp.roundtrip.ratio_to_raw" Printed "times" "time of an awaited READ of 8 bytes over TCP on loopback without encryption, over that of a message there and back between two processes that wait in the same way"
         "tcp.encrypted.ratio_to_raw" Printed "times" "the same with encryption"
         "tcp.pipelining.speedup" Printed "times" "READs a second of a thread with 16 tasks over TCP on loopback, over those with one task"
+        "tcp.clients_64.ratio" Printed "times" "encrypted READs of a word a second of 64 threads of 8 processes with 8 tasks each over TCP on loopback, over the best of 1 to 32 threads"
         "tcp.throughput.ratio_to_redis" Printed "times" "READs of a word a second of a thread with 64 tasks over TCP on loopback without encryption, over `GET`s of 8 bytes from Redis with 64 pipelined"
     }
     "target/release/client_calls" {

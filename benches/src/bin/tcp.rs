@@ -6,8 +6,10 @@
 //! | `tcp.encrypted.ratio_to_raw` | the same READ with encryption, over the same message | likewise |
 //! | `tcp.pipelining.speedup` | READs a second of a thread with 16 tasks, over those with one; encrypted | the thread, the word |
 //! | `tcp.throughput.ratio_to_redis` | READs of a word a second of a thread with 64 tasks, without encryption, over `GET`s of 8 bytes with 64 pipelined, by one client thread | loopback, one server process each |
+//! | `tcp.clients_64.ratio` | encrypted READs of a word a second of 64 threads of 8 processes with 8 tasks each, over the best of 1 to 32 threads | the memory node, the word; threads have a connection each |
 //!
-//! The sides take turns; the figures are medians of their ratios. Without `redis-server` the last one is skipped.
+//! The sides take turns; the figures are medians of their ratios, the last one a ratio of medians. Without `redis-server` that one
+//! is skipped.
 
 #[path = "../../../runtime/tests/skip/mod.rs"]
 mod skip;
@@ -26,6 +28,11 @@ const RUNS: usize = 31;
 const MESSAGES: usize = 2_000;
 const OPERATIONS: u32 = 4_000;
 const IN_FLIGHT: u32 = 64;
+/// The numbers of processes and of threads of each, the most last.
+const CLIENTS: [(usize, usize); 7] = [(1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8), (8, 8)];
+const CLIENT_RUNS: usize = 7;
+const CLIENT_MS: u64 = 400;
+const CLIENT_TASKS: usize = 8;
 /// The bytes of the frame of a READ without encryption, and of its answer.
 const REQUEST_BYTES: usize = 2 + 16;
 const ANSWER_BYTES: usize = 2 + 1 + 8;
@@ -42,6 +49,7 @@ fn main() -> ExitCode {
         [] => measure(),
         ["memnode"] => memory_node(),
         ["echo"] => echo(),
+        ["client", node] => client(node),
         _ => Err(Error::other("usage: tcp, without arguments")),
     };
     match done {
@@ -81,6 +89,85 @@ fn memory_node() -> Result<()> {
     let node = MemoryNode::listen(&options)?;
     println!("{}", node.urls()[0].trim_start_matches("tcp://"));
     node.serve()
+}
+
+/// Reads a number of threads at a time, READs with them for a while, and prints the number of READs.
+fn client(node: &str) -> Result<()> {
+    let ours = Ours(Cluster::connect(&format!("tcp://{node}"))?);
+    println!("ready");
+    for line in std::io::stdin().lines() {
+        let threads = line.map_err(Error::other)?.parse().map_err(Error::other)?;
+        let counts = ours.run(threads, async |ct, counter| {
+            let until = Instant::now() + Duration::from_millis(CLIENT_MS);
+            let counts = ct.tasks(CLIENT_TASKS, async |_| {
+                let mut count = 0.0;
+                while Instant::now() < until {
+                    counter.value().load(ct).await?;
+                    count += 1.0;
+                }
+                Ok(count)
+            });
+            Ok(counts.await?.into_iter().sum())
+        })?;
+        println!("{}", counts.into_iter().sum::<f64>());
+    }
+    Ok(())
+}
+
+/// A process of this program that is a client, and is killed when it is dropped.
+struct ClientProcess(Child, BufReader<std::process::ChildStdout>);
+
+impl ClientProcess {
+    fn start(node: &Server) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe().map_err(Error::other)?);
+        command.args(["client", &node.1.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(Error::other)?;
+        let output = child.stdout.take().ok_or_else(|| Error::other("it has no output"))?;
+        let mut client = Self(child, BufReader::new(output));
+        client.line().map(|_| client)
+    }
+
+    fn begin(&mut self, threads: usize) -> Result<()> {
+        let input = self.0.stdin.as_mut().ok_or_else(|| Error::other("it has no input"))?;
+        writeln!(input, "{threads}").map_err(Error::other)
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.1.read_line(&mut line).map_err(Error::other)?;
+        Ok(line.trim().to_owned())
+    }
+
+    fn count(&mut self) -> Result<f64> {
+        let line = self.line()?;
+        line.parse().map_err(|_| Error::other(format!("a client said `{line}`")))
+    }
+}
+
+impl Drop for ClientProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Returns the READs of 64 threads over the best of fewer.
+fn many_clients(node: &Server) -> Result<f64> {
+    let (most, _) = CLIENTS[CLIENTS.len() - 1];
+    let mut processes = (0..most).map(|_| ClientProcess::start(node)).collect::<Result<Vec<_>>>()?;
+    let mut counts = CLIENTS.map(|_| Vec::new());
+    for _ in 0..CLIENT_RUNS {
+        for ((used, threads), counts) in CLIENTS.iter().zip(&mut counts) {
+            let used = &mut processes[..*used];
+            used.iter_mut().try_for_each(|process| process.begin(*threads))?;
+            let count = used.iter_mut().map(ClientProcess::count).sum::<Result<f64>>()?;
+            counts.push(count);
+        }
+    }
+    let counts = counts.map(median);
+    eprintln!("READs in {CLIENT_MS} ms by clients {CLIENTS:?}: {counts:?}");
+    let (all, fewer) = counts.split_last().ok_or_else(|| Error::other("there are clients"))?;
+    Ok(all / fewer.iter().copied().fold(0.0, f64::max))
 }
 
 /// How both ends of the minimal exchange wait: as a lane, and as a memory node.
@@ -179,19 +266,19 @@ impl Ours {
     /// Runs a measurement with the counter.
     fn run(
         &self,
+        threads: usize,
         body: impl AsyncFn(&ComputeThread, RemotePtr<Counter>) -> Result<f64> + Sync,
-    ) -> Result<f64> {
-        let measured = self.0.run(1, async |ct| {
+    ) -> Result<Vec<f64>> {
+        self.0.run(threads, async |ct| {
             let new = async || Counter::new_in(ct, Counter::init()).await?.write(ct).await;
             let counter = ct.root_or_init("counter", new).await?;
             body(ct, counter).await
-        })?;
-        Ok(measured[0])
+        })
     }
 
     /// Returns the median time of an awaited READ.
     fn read(&self) -> Result<f64> {
-        self.run(async |ct, counter| {
+        let times = self.run(1, async |ct, counter| {
             let mut times = Vec::new();
             for _ in 0..MESSAGES {
                 let began = Instant::now();
@@ -199,12 +286,13 @@ impl Ours {
                 times.push(began.elapsed().as_secs_f64());
             }
             Ok(median(times))
-        })
+        })?;
+        Ok(times[0])
     }
 
     /// Returns the READs a second by so many tasks.
     fn rate(&self, tasks: u32, each: u32) -> Result<f64> {
-        self.run(async |ct, counter| {
+        let rates = self.run(1, async |ct, counter| {
             let began = Instant::now();
             ct.tasks(tasks as usize, async |_| {
                 for _ in 0..each {
@@ -214,7 +302,8 @@ impl Ours {
             })
             .await?;
             Ok(f64::from(tasks * each) / began.elapsed().as_secs_f64())
-        })
+        })?;
+        Ok(rates[0])
     }
 }
 
@@ -234,6 +323,7 @@ fn measure() -> Result<()> {
     println!("tcp.roundtrip.ratio_to_raw {plain_ratio:.3}");
     println!("tcp.encrypted.ratio_to_raw {sealed_ratio:.3}");
     println!("tcp.pipelining.speedup {speedup:.3}");
+    println!("tcp.clients_64.ratio {:.3}", many_clients(&node)?);
     match Redis::start() {
         Ok(mut redis) => {
             let mut ratios = Vec::new();

@@ -141,8 +141,11 @@ impl Server {
             let mut has_frames = false;
             for event in &events {
                 match event.token() {
-                    // All connections are closed before the listeners, in whose places another memory node may listen then.
-                    STOP => return Ok(self.connections.clear()),
+                    STOP => {
+                        // Before the listeners, in whose places another memory node may listen then.
+                        self.connections.clear();
+                        return Ok(());
+                    }
                     Token(number) if number < FIRST_LISTENER + self.listeners.len() => {
                         accepts_again = Some(now);
                     }
