@@ -78,8 +78,8 @@ impl<'g, F: Field> Read<'g, F> {
             return Poll::Ready(Err(error));
         }
         if Self::WHOLE_WORDS
-            && let Some(ct) = self.state.thread()
-            && let Some(words) = ct.words_for_read(at, Self::WORDS)
+            && let Some(first) = self.state.first_poll()
+            && let Some(words) = first.thread().words_for_read(at, Self::WORDS)
         {
             let mut scratch = Scratch::<F::Cell>::new();
             let into = scratch.words();
@@ -88,6 +88,7 @@ impl<'g, F: Field> Read<'g, F> {
                 FEWEST_IN_PAIRS..=Window::MOST_WORDS => load_in_pairs(words, into),
                 _ => load_many(words, into),
             };
+            first.executed();
             return Poll::Ready(F::decode(at, bytes(words)).map_err(Into::into));
         }
         let within = self.within();
