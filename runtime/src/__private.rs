@@ -40,7 +40,7 @@ pub trait Marked: Sized {
     fn clear_mark(self, bit: u64) -> Self;
 }
 
-impl<T: Remote, M> Marked for Shared<'_, T, M> {
+impl<T: Remote, M: Marks> Marked for Shared<'_, T, M> {
     #[inline]
     fn has_mark(&self, bit: u64) -> bool {
         self.marks() & bit != 0

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use farfield::prelude::*;
-use farfield::{Remote, Result};
+use farfield::{Address, Remote, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Word)]
 struct Celsius(i32);
@@ -154,6 +154,24 @@ struct Wide {
     next: Link<Wide>,
     colour: Atomic<Colour>,
     warmth: Celsius,
+}
+
+#[remote]
+struct Plain {
+    next: Link<Plain>,
+}
+
+#[farfield::test]
+async fn a_pointer_without_declared_marks_is_its_address(ct: &ComputeThread) -> Result<()> {
+    assert_eq!((size_of::<Shared<'_, Plain>>(), size_of::<Shared<'_, Wide, WideMarked>>()), (8, 16));
+    let g = &ct.pin();
+    let ptr = Plain::new_in(ct, Plain::init()).await?.write(ct).await?;
+    let wrong = RemotePtr::from_address(Address::from_bits(ptr.address().bits() | 1));
+    ptr.next().store(g, wrong).await?;
+    let seen = ptr.next().load(g).await?;
+    assert_eq!((seen.address(), seen.marks()), (wrong.address(), 0));
+    assert!(matches!(seen.read(g).await, Err(farfield::Error::InvalidPointer(_))));
+    Ok(())
 }
 
 #[farfield::test]

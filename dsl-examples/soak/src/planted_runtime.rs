@@ -298,6 +298,7 @@ const MAGIC: u64 = 0x006d_6167_6963;
 #[remote(align = 16)]
 struct Item {
     magic: u64,
+    #[marks(settled)]
     child: Link<Item>,
     lock: Lock,
 }
@@ -596,7 +597,7 @@ async fn put(g: &Guard<'_>, shelf: RemotePtr<Shelf>, item: Shared<'_, Item>) -> 
 async fn give_up(g: &Guard<'_>, shelf: RemotePtr<Shelf>, item: Shared<'_, Item>) -> Result<()> {
     let child = loop {
         let child = item.child().load(g).await?;
-        if item.child().compare_exchange(g, child, child.with_marks(1)).await?.is_ok() {
+        if item.child().compare_exchange(g, child, child.with_settled()).await?.is_ok() {
             break child.without_marks();
         }
     };

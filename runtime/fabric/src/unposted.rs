@@ -27,6 +27,16 @@ impl<'a, C, P> Unposted<'a, C, P> {
         self.thread
     }
 
+    /// Returns the first poll, if this is it.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // or the state is in memory
+    pub const fn first_poll(&mut self) -> Option<FirstPoll<'_, 'a, C, P>> {
+        match self.thread {
+            Some(thread) => Some(FirstPoll { state: self, thread }),
+            None => None,
+        }
+    }
+
     /// Returns the posted operation, if it is posted.
     #[inline]
     pub fn posted(&mut self) -> Option<&mut P> {
@@ -52,6 +62,33 @@ impl<'a, C, P> Unposted<'a, C, P> {
         let posted = self.thread.is_none().then(|| unsafe { self.posted.assume_init_read() });
         self.thread = Some(thread);
         posted
+    }
+}
+
+/// The first poll of an operation.
+///
+/// Invariant: `thread` is that of the state, so the operation is not posted. The state is borrowed and its fields are private: only this module could
+/// post it meanwhile.
+pub struct FirstPoll<'s, 'a, C, P> {
+    state: &'s mut Unposted<'a, C, P>,
+    thread: &'a C,
+}
+
+impl<'a, C, P> FirstPoll<'_, 'a, C, P> {
+    /// Returns the thread that executes the operation.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // it is one word
+    pub const fn thread(&self) -> &'a C {
+        self.thread
+    }
+
+    /// Notes that the operation has been executed without being posted. So the compiler knows that nothing is left to drop: after an access to far memory it
+    /// would load the state again, and compare.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // it is nothing
+    pub const fn executed(self) {
+        // SAFETY: the invariant.
+        unsafe { std::hint::assert_unchecked(self.state.thread.is_some()) };
     }
 }
 
@@ -119,6 +156,20 @@ mod tests {
             }
         }
         drop(Unposted::<_, Bomb>::new(&7));
+        let mut state = Unposted::<_, Bomb>::new(&7);
+        let first = state.first_poll().unwrap();
+        assert_eq!(first.thread(), &7);
+        first.executed();
+        assert_eq!(state.thread(), Some(&7));
+    }
+
+    #[test]
+    fn a_posted_operation_has_no_first_poll() {
+        let mut state = Unposted::new(&7);
+        state.set_posted(8);
+        assert!(state.first_poll().is_none());
+        state.take_posted(&7);
+        assert!(state.first_poll().is_some());
     }
 
     #[test]

@@ -8,12 +8,12 @@ use super::{Place, Read};
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::pointer::Guard;
-use crate::pointer::{Address, Marks, RemotePtr, Shared};
+use crate::pointer::{Address, Marks, MaybeMarks, RemotePtr, Shared};
 use crate::session::ComputeThread;
 use farfield_fabric::chain::RawChain;
 use farfield_words::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 
-/// An atomic pointer to a `T` in far memory, with as many mark bits as `T`'s alignment has zero bits (at least three).
+/// An atomic pointer to a `T` in far memory. Marks, if they are declared, are in the bits that are zero by `T`'s alignment (at least three).
 ///
 /// A field is declared as `Link<Node>`, or with named marks by `#[marks(deleted)]`, which makes it a `Link<Node, NodeMarked>`. The operations are
 /// methods of its [`Place`].
@@ -53,20 +53,20 @@ impl<T, M> PartialEq for LinkWord<T, M> {
     }
 }
 impl<T, M> Eq for LinkWord<T, M> {}
-impl<T: Remote, M> fmt::Debug for LinkWord<T, M> {
+impl<T: Remote, M: MaybeMarks> fmt::Debug for LinkWord<T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Shared::<T, M>::from_word(self.word).fmt(f)
     }
 }
 
-impl<T: Remote, M> From<RemotePtr<T>> for LinkWord<T, M> {
+impl<T: Remote, M: MaybeMarks> From<RemotePtr<T>> for LinkWord<T, M> {
     #[inline]
     fn from(ptr: RemotePtr<T>) -> Self {
         Self::new(ptr.address().bits())
     }
 }
 
-impl<T: Remote, M> From<Shared<'_, T, M>> for LinkWord<T, M> {
+impl<T: Remote, M: MaybeMarks> From<Shared<'_, T, M>> for LinkWord<T, M> {
     #[inline]
     fn from(shared: Shared<'_, T, M>) -> Self {
         Self::new(shared.to_word())
@@ -80,7 +80,7 @@ impl<T: Remote, M: Marks> From<Shared<'_, T>> for LinkWord<T, M> {
     }
 }
 
-impl<T: Remote, M: 'static> Field for Link<T, M> {
+impl<T: Remote, M: MaybeMarks> Field for Link<T, M> {
     type Cell = Self;
     type Init = LinkWord<T, M>;
     type Value<'g> = Shared<'g, T, M>;
@@ -113,14 +113,14 @@ impl<T: Remote, M: 'static> Field for Link<T, M> {
     }
 }
 
-impl<T: Remote, M> Initial<LinkWord<T, M>> for RemotePtr<T> {
+impl<T: Remote, M: MaybeMarks> Initial<LinkWord<T, M>> for RemotePtr<T> {
     #[inline]
     fn into_init(self) -> LinkWord<T, M> {
         self.into()
     }
 }
 
-impl<T: Remote, M> Initial<LinkWord<T, M>> for Shared<'_, T, M> {
+impl<T: Remote, M: MaybeMarks> Initial<LinkWord<T, M>> for Shared<'_, T, M> {
     #[inline]
     fn into_init(self) -> LinkWord<T, M> {
         self.into()
@@ -134,7 +134,7 @@ impl<T: Remote, M: Marks> Initial<LinkWord<T, M>> for Shared<'_, T> {
     }
 }
 
-impl<T: Remote, M: 'static> DefaultInit for Link<T, M> {
+impl<T: Remote, M: MaybeMarks> DefaultInit for Link<T, M> {
     fn default_init() -> LinkWord<T, M> {
         LinkWord::default()
     }
@@ -159,7 +159,7 @@ impl<S: fmt::Debug, P> fmt::Debug for CompareExchangeError<S, P> {
 pub(super) type Exchanged<S, P> = Result<S, CompareExchangeError<S, P>>;
 
 /// Operations are sequentially consistent. They fail with [`Error::InvalidPointer`](crate::Error::InvalidPointer) if the object is not in far memory.
-impl<'g, T: Remote, M: 'static> Place<'g, Link<T, M>> {
+impl<'g, T: Remote, M: MaybeMarks> Place<'g, Link<T, M>> {
     /// Returns the link's value, protected by `g`. One round trip.
     #[inline]
     pub fn load(self, g: &'g Guard<'_>) -> Read<'g, Link<T, M>> {
@@ -230,7 +230,7 @@ impl<'g, T: Remote, M: 'static> Place<'g, Link<T, M>> {
 ///
 /// While operations are in flight `new` counts as published. If the future is dropped then, the link may hold it, and its block must not be freed
 /// under a WRITE.
-pub(super) async fn exchange<T: Remote, M>(
+pub(super) async fn exchange<T: Remote, M: MaybeMarks>(
     ct: &ComputeThread,
     at: Address,
     expected: u64,
@@ -250,7 +250,7 @@ pub(super) async fn exchange<T: Remote, M>(
 
 /// Returns a chain for the link at `link` that begins with the image of `new`. If one chain can not access both, writes the image here and returns an
 /// empty chain.
-pub(super) async fn chain_with_image<T: Remote, M>(
+pub(super) async fn chain_with_image<T: Remote, M: MaybeMarks>(
     ct: &ComputeThread,
     link: Address,
     new: &impl Publish<T, M>,

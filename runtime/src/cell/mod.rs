@@ -50,7 +50,7 @@ pub use versioned::{Version, Versioned};
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::pointer::Guard;
-use crate::pointer::{Address, RemotePtr, Shared};
+use crate::pointer::{Address, MaybeMarks, RemotePtr, Shared};
 use crate::session::ComputeThread;
 use farfield_words::scratch::bytes;
 use farfield_words::{FrozenField, Remote, WORD_BYTES};
@@ -130,7 +130,7 @@ impl<'g, F: FrozenField> Place<'g, F> {
     }
 }
 
-impl<'g, T: Remote, M> Shared<'g, T, M> {
+impl<'g, T: Remote, M: MaybeMarks> Shared<'g, T, M> {
     /// Reads all fields with one READ. Fields that change may be torn between fields, never inside a word. Links in the snapshot have the lifetime of
     /// this pointer, also if they are read under another guard.
     ///

@@ -30,7 +30,7 @@ use crate::error::Result;
 use crate::io::operations::*;
 use crate::io::{Acquisition, CompletedOperations, Parts, ReleasedLocks};
 use crate::memory::worker::Worker;
-use crate::pointer::{Address, RemotePtr, Shared};
+use crate::pointer::{Address, MaybeMarks, RemotePtr, Shared};
 use sealed::{Access, Steps};
 
 /// One or several operations of a chain: see [`op`](crate::op). `Output` has their results.
@@ -106,7 +106,7 @@ impl<'g, F: FrozenField> Readable<'g> for Place<'g, F> {
         self.address()
     }
 }
-impl<'g, T: Remote, M> Readable<'g> for Shared<'g, T, M> {
+impl<'g, T: Remote, M: MaybeMarks> Readable<'g> for Shared<'g, T, M> {
     type Field = T;
     fn at(self) -> Address {
         self.address()
@@ -122,7 +122,7 @@ impl<T: Remote> Readable<'_> for RemotePtr<T> {
 /// A cell that is read as one word: an [`Atomic`], a [`Link`].
 pub trait Loadable: Field {}
 impl<T: Word> Loadable for Atomic<T> {}
-impl<T: Remote, M: 'static> Loadable for Link<T, M> {}
+impl<T: Remote, M: MaybeMarks> Loadable for Link<T, M> {}
 
 /// Reads all fields of an object, or one field.
 #[inline]
@@ -167,7 +167,7 @@ pub fn compare_exchange<T: Word>(
 
 /// Makes a link point to `new` if it holds `current`, compared with its marks. Returns the previous value, as `Ok` if it was replaced.
 #[inline]
-pub fn compare_exchange_link<'g, T: Remote, M: 'static>(
+pub fn compare_exchange_link<'g, T: Remote, M: MaybeMarks>(
     place: Place<'g, Link<T, M>>,
     current: impl Initial<LinkWord<T, M>>,
     new: impl Initial<LinkWord<T, M>>,
@@ -248,7 +248,7 @@ impl<T: Word> Storable<T> for Atomic<T> {
     }
 }
 
-impl<T: Remote, M: 'static, P: Publish<T, M>> Storable<P> for Link<T, M> {
+impl<T: Remote, M: MaybeMarks, P: Publish<T, M>> Storable<P> for Link<T, M> {
     type Outcome<'g> = Shared<'g, T, M>;
     #[inline]
     fn storing<'g>(place: Place<'g, Self>, new: P) -> impl Operations<'g, Output = Shared<'g, T, M>> {
@@ -386,13 +386,13 @@ impl<'g> Steps<'g> for StoreWord {
 }
 
 /// A WRITE of a link, behind the WRITE of the object that it publishes.
-struct StoreLink<'g, T, M, P> {
+struct StoreLink<'g, T, M: MaybeMarks, P> {
     at: Address,
     new: P,
     link: PhantomData<Shared<'g, T, M>>,
 }
 
-impl<'g, T: Remote, M: 'static, P: Publish<T, M>> Steps<'g> for StoreLink<'g, T, M, P> {
+impl<'g, T: Remote, M: MaybeMarks, P: Publish<T, M>> Steps<'g> for StoreLink<'g, T, M, P> {
     type Raw = ();
     type Output = Shared<'g, T, M>;
 
@@ -523,12 +523,12 @@ impl<'g, T: Word> Steps<'g> for ExchangeWord<T> {
 }
 
 /// A CAS of a link.
-struct ExchangeLink<'g, T, M> {
+struct ExchangeLink<'g, T, M: MaybeMarks> {
     exchange: Exchange,
     link: PhantomData<Shared<'g, T, M>>,
 }
 
-impl<'g, T: Remote, M: 'static> Steps<'g> for ExchangeLink<'g, T, M> {
+impl<'g, T: Remote, M: MaybeMarks> Steps<'g> for ExchangeLink<'g, T, M> {
     type Raw = u64;
     type Output = Exchanged<Shared<'g, T, M>, ()>;
 

@@ -19,7 +19,7 @@ use crate::memory::holdings::Content;
 use crate::memory::image::Image;
 use crate::memory::placement::Target;
 use crate::pointer::Site;
-use crate::pointer::{Address, Marks, RemotePtr, Shared};
+use crate::pointer::{Address, Marks, MaybeMarks, RemotePtr, Shared};
 use crate::session::ComputeThread;
 use farfield_fabric::host::Host;
 use farfield_words::Block;
@@ -271,13 +271,13 @@ impl<T: Remote> fmt::Debug for NewObject<'_, T> {
     label = "not an `Owned`, `RemotePtr` or `Shared` of the link's type, or a pointer with the marks of another link",
     note = "a pointer from a link with other marks is stored without them: `pointer.without_marks()`"
 )]
-pub trait Publish<T: Remote, M = ()>: sealed::Sealed<T, M> {}
+pub trait Publish<T: Remote, M: MaybeMarks = ()>: sealed::Sealed<T, M> {}
 
 pub(crate) mod sealed {
-    use crate::pointer::{Address, Marks, RemotePtr, Shared};
+    use crate::pointer::{Address, Marks, MaybeMarks, RemotePtr, Shared};
     use farfield_words::Remote;
 
-    pub trait Sealed<T: Remote, M>: Sized {
+    pub trait Sealed<T: Remote, M: MaybeMarks>: Sized {
         /// Returns the link's new word.
         fn word(&self) -> u64;
         /// Returns the address in that word.
@@ -293,7 +293,7 @@ pub(crate) mod sealed {
         }
     }
 
-    impl<T: Remote, M> Sealed<T, M> for RemotePtr<T> {
+    impl<T: Remote, M: MaybeMarks> Sealed<T, M> for RemotePtr<T> {
         fn word(&self) -> u64 {
             (*self).address().bits()
         }
@@ -302,7 +302,7 @@ pub(crate) mod sealed {
         }
     }
 
-    impl<T: Remote, M> Sealed<T, M> for Shared<'_, T, M> {
+    impl<T: Remote, M: MaybeMarks> Sealed<T, M> for Shared<'_, T, M> {
         fn word(&self) -> u64 {
             self.to_word()
         }
@@ -320,7 +320,7 @@ pub(crate) mod sealed {
         }
     }
 
-    impl<T: Remote, M> Sealed<T, M> for super::Owned<T> {
+    impl<T: Remote, M: MaybeMarks> Sealed<T, M> for super::Owned<T> {
         #[inline]
         fn word(&self) -> u64 {
             self.image().block.address.bits()
@@ -340,7 +340,7 @@ pub(crate) mod sealed {
     }
 }
 
-impl<T: Remote, M> Publish<T, M> for RemotePtr<T> {}
-impl<T: Remote, M> Publish<T, M> for Shared<'_, T, M> {}
+impl<T: Remote, M: MaybeMarks> Publish<T, M> for RemotePtr<T> {}
+impl<T: Remote, M: MaybeMarks> Publish<T, M> for Shared<'_, T, M> {}
 impl<T: Remote, M: Marks> Publish<T, M> for Shared<'_, T> {}
-impl<T: Remote, M> Publish<T, M> for Owned<T> {}
+impl<T: Remote, M: MaybeMarks> Publish<T, M> for Owned<T> {}

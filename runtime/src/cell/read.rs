@@ -17,7 +17,7 @@ use crate::session::ComputeThread;
 use farfield_fabric::Unposted;
 use farfield_fabric::host::{FEWEST_IN_PAIRS, Window, load, load_in_pairs, load_many};
 use farfield_words::Address;
-use farfield_words::scratch::{Scratch, bytes, copied};
+use farfield_words::scratch::{DecodedInPlace, Scratch, bytes, copied};
 use farfield_words::{Field, WORD_BYTES};
 
 /// One READ of a field or object that is declared as `F`. It is posted by the first poll.
@@ -78,25 +78,19 @@ impl<'g, F: Field> Read<'g, F> {
             return Poll::Ready(Err(error));
         }
         if Self::WHOLE_WORDS
-            && let Some(ct) = self.state.thread()
-            && let Some(words) = ct.words_for_read(at, Self::WORDS)
+            && let Some(first) = self.state.first_poll()
+            && let Some(words) = first.thread().words_for_read(at, Self::WORDS)
         {
             let mut scratch = Scratch::<F::Cell>::new();
             let into = scratch.words();
             let words = match Self::WORDS {
                 0..FEWEST_IN_PAIRS => load(words, into),
-                FEWEST_IN_PAIRS..=Window::MOST_WORDS => load_in_pairs(words, into),
-                _ => load_many(words, into),
+                _ => load_in_pairs(words, into),
             };
+            first.executed();
             return Poll::Ready(F::decode(at, bytes(words)).map_err(Into::into));
         }
         let within = self.within();
-        if !Self::INLINE {
-            let decode = |words: &[u64]| F::decode(at, &bytes(words)[within..]);
-            return self
-                .poll_posted(context, decode)
-                .map(|value| value.and_then(|value| value.map_err(Into::into)));
-        }
         if Self::WHOLE_WORDS && Self::WORDS == 1 {
             return match self.poll_posted(context, |words| words[0]) {
                 Poll::Ready(Ok(word)) => Poll::Ready(F::decode(at, bytes(&[word])).map_err(Into::into)),
@@ -114,9 +108,28 @@ impl<'g, F: Field> Read<'g, F> {
         Poll::Ready(words.and_then(|words| F::decode(at, &bytes(words)[within..]).map_err(Into::into)))
     }
 
+    /// Polls a READ of a large object, whose value is decoded in the place of its words. A value that is returned is copied: its result is in memory, and its
+    /// first words share their place with the error's.
     #[inline(never)]
-    fn poll_by_call(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Value<'g>>> {
-        self.poll_inline(context)
+    fn poll_by_call(
+        &mut self,
+        context: &mut Context<'_>,
+        place: &mut DecodedInPlace<F::Cell, F::Value<'g>>,
+    ) -> Poll<Result<()>> {
+        let at = self.at;
+        if let Err(error) = check_aligned(at, align_of::<F::Cell>()) {
+            return Poll::Ready(Err(error));
+        }
+        if Self::WHOLE_WORDS
+            && let Some(ct) = self.state.thread()
+            && let Some(words) = ct.words_for_read(at, Self::WORDS)
+        {
+            let decoded = place.decode(|into| F::decode(at, bytes(load_many(words, into))));
+            return Poll::Ready(decoded.map_err(Into::into));
+        }
+        let within = self.within();
+        self.poll_posted(context, |words| place.decode(|_| F::decode(at, &bytes(words)[within..])))
+            .map(|decoded| decoded.and_then(|decoded| decoded.map_err(Into::into)))
     }
 }
 
@@ -127,7 +140,15 @@ impl<'g, F: Field> Future for Read<'g, F> {
     #[allow(clippy::inline_always)] // as above
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if Self::INLINE { this.poll_inline(context) } else { this.poll_by_call(context) }
+        if Self::INLINE {
+            return this.poll_inline(context);
+        }
+        let mut place = DecodedInPlace::new();
+        match this.poll_by_call(context, &mut place) {
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(place.take().expect("it is decoded"))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use super::link::{Exchanged, exchange};
 use super::{CompareExchangeError, Place, Read};
 use crate::error::{self, Error, PointerFault, Result};
 use crate::pointer::Guard;
-use crate::pointer::{Address, RemotePtr, Shared};
+use crate::pointer::{Address, MaybeMarks, RemotePtr, Shared};
 use farfield_words::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 
 /// The stamp of a link that is initialised with a pointer, and the successor of the last stamp.
@@ -126,7 +126,7 @@ impl<T: Remote> Field for StampedLink<T> {
     }
 }
 
-impl<T: Remote, M> Initial<RemotePtr<T>> for Shared<'_, T, M> {
+impl<T: Remote, M: MaybeMarks> Initial<RemotePtr<T>> for Shared<'_, T, M> {
     fn into_init(self) -> RemotePtr<T> {
         self.as_ptr()
     }

@@ -112,7 +112,7 @@ impl Tally {
         let recent = self.recent.get() + (1 << AMOUNT_BITS | small);
         self.recent.set(recent);
         if recent.cast_signed() < 0 {
-            self.settle();
+            settle(self);
         }
     }
 
@@ -123,20 +123,22 @@ impl Tally {
         count(&self.amount, u64::from(amount));
     }
 
-    /// Adds `recent` to the totals.
-    #[cold]
-    #[inline(never)]
-    fn settle(&self) {
-        let recent = u64::from(self.recent.take());
-        count(&self.operations, recent >> AMOUNT_BITS);
-        count(&self.amount, recent & ((1 << AMOUNT_BITS) - 1));
-    }
-
     /// Returns the number of operations and the sum of their amounts.
     fn totals(&self) -> (u64, u64) {
-        self.settle();
+        settle(self);
         (self.operations.get(), self.amount.get())
     }
+}
+
+/// Adds `recent` to the totals.
+///
+/// A function of C never unwinds. So the caller, a READ in a loop, need not keep for this call what it would drop if the call panicked.
+#[cold]
+#[inline(never)]
+extern "C" fn settle(tally: &Tally) {
+    let recent = u64::from(tally.recent.take());
+    count(&tally.operations, recent >> AMOUNT_BITS);
+    count(&tally.amount, recent & ((1 << AMOUNT_BITS) - 1));
 }
 
 /// A thread's counters. Each operation changes one; the number of chains follows from the others.

@@ -57,10 +57,12 @@ impl<T: Thread, V: WordVerb> Future for WordOperation<'_, T, V> {
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if let Some(ct) = this.state.thread()
-            && let Some(host) = ct.io().endpoint.immediate()
+        if let Some(first) = this.state.first_poll()
+            && let Some(host) = first.thread().io().endpoint.immediate()
         {
-            return Poll::Ready(this.verb.execute(this.at, ct, host));
+            let result = this.verb.execute(this.at, first.thread(), host);
+            first.executed();
+            return Poll::Ready(result);
         }
         this.poll_posted(context)
     }

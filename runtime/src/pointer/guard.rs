@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::Shared;
+use super::{MaybeMarks, Shared};
 use crate::epoch::Pin;
 use crate::error::Result;
 use crate::io::at_first_poll;
@@ -46,7 +46,10 @@ impl Guard<'_> {
     /// in the cluster's URL allows, and a guard keeps them from being freed. After that error the object *is* retired: do not retire it again. It is
     /// freed like the others once the guard is dropped. After any other error the object is not retired.
     #[inline]
-    pub fn sched_reclaim<T: Remote, M>(&self, object: Shared<'_, T, M>) -> impl Future<Output = Result<()>> {
+    pub fn sched_reclaim<T: Remote, M: MaybeMarks>(
+        &self,
+        object: Shared<'_, T, M>,
+    ) -> impl Future<Output = Result<()>> {
         let at = object.address();
         at_first_poll(move || self.ct.retire_object::<T>(at).ok_or(at), |at| self.finish_retirement::<T>(at))
     }

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`Address`] | segment and offset | unlimited |
 //! | [`RemotePtr<T>`] | a typed address | unlimited: roots, frozen fields |
-//! | [`Shared<'g, T>`](Shared) | an address and its marks, loaded under a guard | the guard's lifetime |
+//! | [`Shared<'g, T>`](Shared) | an address, and its marks if they are named, loaded under a guard | the guard's lifetime |
 //! | [`Owned<T>`](crate::Owned) | a new object that no other thread can reach | until it is published or dropped |
 //!
 //! The first three are `Copy`. `RemotePtr` and `Shared` dereference to `T`'s accessors: `ptr.next()` is the place of the field `next`, an address
@@ -22,7 +22,7 @@ pub use farfield_words::Address;
 pub use guard::Guard;
 pub use held::Held;
 pub use remote_ptr::RemotePtr;
-pub use shared::{Marks, Shared};
+pub use shared::{Marks, MaybeMarks, Shared};
 pub use site::Site;
 
 /// A pointer to an object: a [`RemotePtr`], or a [`Shared`] with or without named marks.

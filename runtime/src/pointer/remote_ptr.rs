@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::pointer::Guard;
-use crate::pointer::{Address, Shared};
+use crate::pointer::{Address, MaybeMarks, Shared};
 use farfield_words::{Pod, Remote, Word};
 
 /// A plain pointer to a `T` in far memory.
@@ -80,7 +80,7 @@ impl<T> Hash for RemotePtr<T> {
         self.address.hash(state);
     }
 }
-impl<T: Remote, M> PartialEq<Shared<'_, T, M>> for RemotePtr<T> {
+impl<T: Remote, M: MaybeMarks> PartialEq<Shared<'_, T, M>> for RemotePtr<T> {
     #[inline]
     fn eq(&self, other: &Shared<'_, T, M>) -> bool {
         other == self

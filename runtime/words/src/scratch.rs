@@ -3,7 +3,7 @@
 //! A generic type can not name `[u64; size_of::<C>() / 8]`, but a `MaybeUninit<C>` has just that size. The buffer is filled and read in place and
 //! never moved while it holds words, because moving a `MaybeUninit` may drop the bytes that are padding in `C`.
 
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 
 use crate::WORD_BYTES;
 
@@ -41,6 +41,65 @@ impl<C> Scratch<C> {
     }
 }
 
+/// A place for a value of type `V`, which before holds the words of a layout `C`, from which it is decoded.
+///
+/// Where the bytes of the value are those words, decoding is nothing: the compiler finds that each is copied to where it is.
+///
+/// Invariant: if `is_decoded`, `both.value` is initialised.
+pub struct DecodedInPlace<C, V> {
+    both: Both<C, V>,
+    is_decoded: bool,
+}
+
+/// The buffer, or the value.
+#[repr(C)]
+union Both<C, V> {
+    scratch: ManuallyDrop<Scratch<C>>,
+    value: ManuallyDrop<MaybeUninit<V>>,
+}
+
+impl<C, V> Default for DecodedInPlace<C, V> {
+    #[inline]
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<C, V> DecodedInPlace<C, V> {
+    /// Makes a place without a value.
+    #[inline]
+    pub const fn new() -> Self {
+        Self { both: Both { value: ManuallyDrop::new(MaybeUninit::uninit()) }, is_decoded: false }
+    }
+
+    /// Decodes the value. `decode` gets as many words as the layout has, to fill and to read: what they contain at first is not specified. An earlier
+    /// value is forgotten.
+    ///
+    /// # Errors
+    /// Those of `decode`.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // or the value is copied
+    pub fn decode<E>(
+        &mut self,
+        decode: impl FnOnce(&mut [MaybeUninit<u64>]) -> Result<V, E>,
+    ) -> Result<(), E> {
+        self.is_decoded = false;
+        // SAFETY: any contents are a valid `Scratch`, which is uninitialised memory.
+        let value = decode(unsafe { &mut self.both.scratch }.words())?;
+        self.both.value = ManuallyDrop::new(MaybeUninit::new(value));
+        self.is_decoded = true;
+        Ok(())
+    }
+
+    /// Returns the value, if there is one. Then there is none.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as above
+    pub fn take(&mut self) -> Option<V> {
+        // SAFETY: by the invariant the value is initialised. It is read once, since `is_decoded` is false from then on.
+        std::mem::take(&mut self.is_decoded).then(|| unsafe { self.both.value.assume_init_read() })
+    }
+}
+
 /// Copies words to the beginning of a buffer. Returns the copy.
 ///
 /// # Panics
@@ -72,6 +131,28 @@ mod tests {
         assert_eq!(copied(&[7, 8], &mut buffer), [7, 8]);
         assert_eq!(copied(&[1, 2, 3, 4], &mut buffer), [1, 2, 3, 4]);
         assert_eq!(copied(&[], &mut buffer), []);
+    }
+
+    #[test]
+    fn a_value_is_decoded_in_the_place_of_its_words() {
+        use std::rc::Rc;
+        // As large as its words, larger, and smaller.
+        let mut place = DecodedInPlace::<[u64; 2], [u64; 2]>::new();
+        assert_eq!(place.take(), None);
+        let both = place.decode(|words| Ok::<_, ()>([copied(&[7, 8], words)[0], words.len() as u64]));
+        assert_eq!((both, place.take(), place.take()), (Ok(()), Some([7, 2]), None));
+        let mut larger = DecodedInPlace::<u8, (u64, [Rc<u8>; 2])>::new();
+        let shared = Rc::new(1);
+        let decode = |words: &mut [MaybeUninit<u64>]| {
+            Ok::<_, ()>((copied(&[9], words)[0], [Rc::clone(&shared), Rc::clone(&shared)]))
+        };
+        assert_eq!(larger.decode(decode), Ok(()));
+        assert_eq!(larger.take().map(|(word, _)| word), Some(9));
+        assert_eq!(Rc::strong_count(&shared), 1);
+        let mut smaller = DecodedInPlace::<[u64; 3], u8>::new();
+        assert_eq!(smaller.decode(|_| Ok::<_, ()>(5)), Ok(()));
+        assert_eq!(smaller.decode(|words| Err::<u8, _>(words.len())), Err(3));
+        assert_eq!(smaller.take(), None);
     }
 
     #[repr(C, align(64))]

@@ -53,12 +53,15 @@ const HUGE_PAGE_BYTES: u64 = 2 << 20;
 ///
 /// Invariant: `end` is 0, or it is 15 (`MOST_WORDS - 1`) less than the words of a segment of `arena` but for its first; then `first` is the address of
 /// the second word of a segment of `arena`, and `base` is that many bytes before this word's memory, modulo 2^64.
+///
+/// The fields of the fast path do not come first: the compiler would keep their common address in a register for the call of `move_to`.
+#[repr(C)]
 pub struct Window {
+    /// Keeps the memory mapped.
+    arena: Option<Arc<Arena>>,
     base: Cell<*const u8>,
     first: Cell<u64>,
     end: u64,
-    /// Keeps the memory mapped.
-    arena: Option<Arc<Arena>>,
 }
 
 impl Window {
@@ -88,8 +91,8 @@ impl Window {
         assert!(count <= Self::MOST_WORDS);
         let base = if index_from(self.first.get(), at.bits()) < self.end {
             self.base.get()
-        } else if self.end == 0 {
-            // The view of no memory, on a fabric that takes time.
+        } else if self.arena.is_none() {
+            // The view of no memory, on a fabric that takes time. (A test of `end` would load it into a register for the comparison above as well.)
             return None;
         } else {
             self.move_to(at)?
