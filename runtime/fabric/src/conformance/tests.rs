@@ -81,14 +81,13 @@ fn shared_memory_conforms() {
 #[cfg(target_os = "linux")]
 #[test]
 fn tcp_conforms() {
-    use crate::contents::tests::Empty;
+    use crate::tcp::TcpEndpoint;
     use crate::tcp::tests::Nodes;
-    use crate::tcp::{Client, TcpEndpoint};
 
     for is_sealed in [true, false] {
         check(|| {
-            let nodes = Nodes::serve(2, 2, SEGMENT_BYTES, b"");
-            let client = Arc::new(Client::connect(&nodes.config(is_sealed), Empty::VERSION).unwrap());
+            let nodes = Nodes::serve(2, 2, SEGMENT_BYTES, b"open sesame");
+            let client = nodes.client(is_sealed);
             let next = Cell::new(0);
             Fabric::new(move || {
                 let _ = &nodes;
