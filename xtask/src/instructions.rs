@@ -20,7 +20,7 @@ use clap::Args;
 
 use crate::figures::INSTRUCTIONS;
 use crate::results;
-use crate::skip::skip;
+use crate::workspace::skip::skip;
 use crate::workspace::{self, create_folder, read, report, target};
 
 /// Options of `cargo xtask instructions`.

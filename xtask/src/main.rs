@@ -18,8 +18,6 @@ mod rdma;
 mod results;
 mod sanitize;
 mod scaling;
-#[path = "../../runtime/tests/skip/mod.rs"]
-mod skip;
 mod soak;
 mod tables;
 mod tcp;

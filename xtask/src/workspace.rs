@@ -1,6 +1,8 @@
 //! The workspace: its files, and commands run in it.
 
 pub(crate) mod process;
+#[path = "../../runtime/tests/skip/mod.rs"]
+pub(crate) mod skip;
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -18,8 +18,8 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::skip::skip;
 use crate::workspace::process::Process;
+use crate::workspace::skip::skip;
 use crate::workspace::{self, output, target};
 use namespaces::{End, Namespaces};
 
