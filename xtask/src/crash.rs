@@ -30,7 +30,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -218,11 +218,26 @@ struct Test {
 }
 
 impl Test {
-    fn worker(&mut self) -> Result<Process, String> {
+    fn worker(&mut self) -> Result<Worker, String> {
         self.started += 1;
         let log = self.logs.join(self.started.to_string()).display().to_string();
         let seed = self.rng.random::<u64>().to_string();
-        Process::start(&self.program, &["work", &self.url, &log, &seed])
+        let process = Process::start(&self.program, &["work", &self.url, &log, &seed])?;
+        Ok(Worker { process, was_stopped: false })
+    }
+}
+
+/// A process that works.
+struct Worker {
+    process: Process,
+    /// True if it has been stopped for a while.
+    was_stopped: bool,
+}
+
+impl Worker {
+    /// Returns whether an ended worker may have been evicted: one that was stopped, over TCP.
+    fn was_evicted(&self, cluster: Fabric, status: ExitStatus) -> bool {
+        self.was_stopped && cluster == Fabric::Tcp && status.code() == Some(EVICTED)
     }
 }
 
@@ -322,12 +337,11 @@ fn memory_node(program: &Path, arguments: &[&str]) -> Result<(Process, String), 
 fn kill_and_stop(
     options: &Options,
     test: &mut Test,
-    workers: &mut [Process],
+    workers: &mut [Worker],
     watch: &mut Watch,
     faults: &mut Vec<String>,
 ) -> Result<(Duration, u64), String> {
     let (mut longest, mut evicted) = (Duration::ZERO, 0);
-    let mut was_stopped = [false; WORKERS];
     let all = options.kills + options.stops;
     // Stops are spread evenly among kills.
     let stops_before = |act: u32| u64::from(act) * u64::from(options.stops) / u64::from(all.max(1));
@@ -335,23 +349,23 @@ fn kill_and_stop(
         sleep(Duration::from_millis(test.rng.random_range(BETWEEN_KILLS)));
         let chosen = test.rng.random_range(0..WORKERS);
         for number in 0..WORKERS {
-            let Some(status) = workers[number].has_ended() else { continue };
-            if !(was_stopped[number] && options.cluster == Fabric::Tcp && status.code() == Some(EVICTED)) {
+            let Some(status) = workers[number].process.has_ended() else { continue };
+            if !workers[number].was_evicted(options.cluster, status) {
                 return Err(format!("worker {number} ended by itself: {status}"));
             }
             evicted += 1;
-            (workers[number], was_stopped[number]) = (test.worker()?, false);
+            workers[number] = test.worker()?;
         }
         if stops_before(act + 1) > stops_before(act) {
-            workers[chosen].signal("-STOP")?;
+            workers[chosen].process.signal("-STOP")?;
             sleep(Duration::from_millis(test.rng.random_range(STOPPED)));
-            workers[chosen].signal("-CONT")?;
-            was_stopped[chosen] = true;
+            workers[chosen].process.signal("-CONT")?;
+            workers[chosen].was_stopped = true;
             continue;
         }
-        workers[chosen].signal("-KILL")?;
+        workers[chosen].process.signal("-KILL")?;
         let (killed_at, epoch) = (Instant::now(), watch.epoch()?);
-        (workers[chosen], was_stopped[chosen]) = (test.worker()?, false);
+        workers[chosen] = test.worker()?;
         while watch.epoch()? < epoch + 2 {
             if killed_at.elapsed() > 10 * LEASE {
                 return Err("reclamation has stopped after a kill".to_owned());
@@ -384,7 +398,7 @@ fn test(
         workers.push(test.worker()?);
     }
     let mut faults = Vec::new();
-    let (longest, evicted) = kill_and_stop(options, &mut test, &mut workers, &mut watch, &mut faults)?;
+    let (longest, mut evicted) = kill_and_stop(options, &mut test, &mut workers, &mut watch, &mut faults)?;
     let deaths = u64::from(options.kills) + evicted;
     let farfield = Farfield { program: programs.join("farfield"), url: url.clone() };
     let mut of_way: Figures = Vec::new();
@@ -406,9 +420,11 @@ fn test(
         if farfield.figure("swept_bytes")? > 0 {
             faults.push("memory was swept in a cluster without sweeping".to_owned());
         }
-        let pid = format!("(pid {})", workers[0].id());
+        let names = |refused: &str| {
+            workers.iter().any(|worker| refused.contains(&format!("(pid {})", worker.process.id())))
+        };
         match farfield.collect() {
-            Err(refused) if refused.contains(&pid) => {}
+            Err(refused) if names(&refused) => {}
             other => faults.push(format!("a collection while others live: {other:?}")),
         }
         counted = farfield.figure("uncollected_bytes")?;
@@ -417,7 +433,11 @@ fn test(
     let collected_before = farfield.figure("collected_bytes")?;
     Process::start(&program, &["stop", &url])?.end("stopping", PATIENCE)?;
     for (number, worker) in workers.iter_mut().enumerate() {
-        worker.end(&format!("worker {number}"), PATIENCE)?;
+        // One that was stopped last may notice only now that it was evicted.
+        match worker.process.wait(PATIENCE) {
+            Some(status) if worker.was_evicted(options.cluster, status) => evicted += 1,
+            _ => worker.process.end(&format!("worker {number}"), PATIENCE)?,
+        }
     }
     // A worker that ends while another delays the reclamation of its garbage leaves memory, too; the watch sweeps it.
     if way == Way::Swept && farfield.wait_until_swept()? > SWEPT_WITHIN {
@@ -426,7 +446,7 @@ fn test(
     watch.end()?;
     if way == Way::Collected {
         let collected = farfield.collect()?;
-        let most = deaths * MOST_LEFT_PER_DEATH;
+        let most = (u64::from(options.kills) + evicted) * MOST_LEFT_PER_DEATH;
         if collected > most {
             faults.push(format!("dead processes have leaked {collected} bytes, more than {most}"));
         }
