@@ -86,6 +86,16 @@ enum Fabric {
     Tcp,
 }
 
+impl Fabric {
+    /// The lease. Only over TCP is a silent process evicted: a busy machine must not delay a heartbeat for that long.
+    fn lease(self) -> Duration {
+        match self {
+            Self::Shm => Duration::from_secs(1),
+            Self::Tcp => Duration::from_secs(3),
+        }
+    }
+}
+
 /// How memory of dead processes is reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Way {
@@ -118,7 +128,6 @@ const TCP_NODES: usize = 2;
 /// Exit code of a worker whose operation failed, for example because it was evicted.
 const EVICTED: i32 = 2;
 const BETWEEN_KILLS: std::ops::Range<u64> = 60..140;
-const LEASE: Duration = Duration::from_secs(1);
 /// Limit of the bytes that only a collection without processes finds: numbers in memory may look like the addresses of their blocks.
 const MOST_LEFT_BYTES: u64 = 4096;
 /// Timeout after the last kill for sweeping all memory of dead processes.
@@ -126,7 +135,8 @@ const SWEPT_WITHIN: Duration = Duration::from_secs(30);
 /// Limit of the average bytes that a dead worker leaks: it has two threads, nodes of two sizes and four structures. See the book's chapter
 /// "When a client dies".
 const MOST_LEFT_PER_DEATH: u64 = 128 << 10;
-const STOPPED: std::ops::Range<u64> = 50..1500;
+/// The shortest time for which a process is stopped, in milliseconds; the longest is one and a half leases.
+const STOPPED_MS: u64 = 50;
 /// Timeout for a program to start or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -286,7 +296,7 @@ impl MemoryNodes {
     /// Starts them, and waits until they serve.
     fn start(options: &Options, way: Way, programs: &Path) -> Result<Self, String> {
         let program = programs.join("farfield");
-        let lease = LEASE.as_millis().to_string();
+        let lease = options.cluster.lease().as_millis().to_string();
         let size = way.segment_bytes(options.kills).to_string();
         let mut memnode = vec!["memnode", "--segment-size", &size, "--lease", &lease];
         memnode.extend((way == Way::Swept).then_some("--sweep"));
@@ -343,6 +353,8 @@ fn kill_and_stop(
 ) -> Result<(Duration, u64), String> {
     let (mut longest, mut evicted) = (Duration::ZERO, 0);
     let all = options.kills + options.stops;
+    let lease = options.cluster.lease();
+    let stopped = STOPPED_MS..lease.as_millis() as u64 * 3 / 2;
     // Stops are spread evenly among kills.
     let stops_before = |act: u32| u64::from(act) * u64::from(options.stops) / u64::from(all.max(1));
     for act in 0..all {
@@ -358,7 +370,7 @@ fn kill_and_stop(
         }
         if stops_before(act + 1) > stops_before(act) {
             workers[chosen].process.signal("-STOP")?;
-            sleep(Duration::from_millis(test.rng.random_range(STOPPED)));
+            sleep(Duration::from_millis(test.rng.random_range(stopped.clone())));
             workers[chosen].process.signal("-CONT")?;
             workers[chosen].was_stopped = true;
             continue;
@@ -367,13 +379,13 @@ fn kill_and_stop(
         let (killed_at, epoch) = (Instant::now(), watch.epoch()?);
         workers[chosen] = test.worker()?;
         while watch.epoch()? < epoch + 2 {
-            if killed_at.elapsed() > 10 * LEASE {
+            if killed_at.elapsed() > 10 * lease {
                 return Err("reclamation has stopped after a kill".to_owned());
             }
             sleep(Duration::from_millis(1));
         }
         longest = longest.max(killed_at.elapsed());
-        if killed_at.elapsed() > 2 * LEASE {
+        if killed_at.elapsed() > 2 * lease {
             faults.push(format!("the epoch took {:?} to advance after a kill", killed_at.elapsed()));
         }
     }
