@@ -70,7 +70,7 @@ impl Options {
     pub(crate) fn short() -> [Self; 2] {
         let shm =
             Self { cluster: Fabric::Shm, kills: 20, stops: 5, way: None, seed: 1, format: Format::Text };
-        let tcp = Self { cluster: Fabric::Tcp, way: Some(Way::Swept), ..shm };
+        let tcp = Self { cluster: Fabric::Tcp, stops: 0, way: Some(Way::Swept), ..shm };
         [shm, tcp]
     }
 }
@@ -230,16 +230,19 @@ struct Test {
 impl Test {
     fn worker(&mut self) -> Result<Worker, String> {
         self.started += 1;
-        let log = self.logs.join(self.started.to_string()).display().to_string();
+        let log = self.logs.join(self.started.to_string());
         let seed = self.rng.random::<u64>().to_string();
-        let process = Process::start(&self.program, &["work", &self.url, &log, &seed])?;
-        Ok(Worker { process, was_stopped: false })
+        let arguments = ["work", &self.url, &log.display().to_string(), &seed];
+        let process = Process::start(&self.program, &arguments)?;
+        Ok(Worker { process, log, was_stopped: false })
     }
 }
 
 /// A process that works.
 struct Worker {
     process: Process,
+    /// Made when it has joined the cluster.
+    log: PathBuf,
     /// True if it has been stopped for a while.
     was_stopped: bool,
 }
@@ -343,15 +346,15 @@ fn memory_node(program: &Path, arguments: &[&str]) -> Result<(Process, String), 
 }
 
 /// Kills and stops workers, and replaces those that were killed or evicted. Returns the longest time for the epoch to advance after a kill, and the
-/// number of evicted workers.
+/// numbers of evicted workers, and of all members that have died: a worker that is killed before it has joined is none.
 fn kill_and_stop(
     options: &Options,
     test: &mut Test,
     workers: &mut [Worker],
     watch: &mut Watch,
     faults: &mut Vec<String>,
-) -> Result<(Duration, u64), String> {
-    let (mut longest, mut evicted) = (Duration::ZERO, 0);
+) -> Result<(Duration, u64, u64), String> {
+    let (mut longest, mut evicted, mut deaths) = (Duration::ZERO, 0, 0);
     let all = options.kills + options.stops;
     let lease = options.cluster.lease();
     let stopped = STOPPED_MS..lease.as_millis() as u64 * 3 / 2;
@@ -375,6 +378,7 @@ fn kill_and_stop(
             workers[chosen].was_stopped = true;
             continue;
         }
+        deaths += u64::from(workers[chosen].log.exists());
         workers[chosen].process.signal("-KILL")?;
         let (killed_at, epoch) = (Instant::now(), watch.epoch()?);
         workers[chosen] = test.worker()?;
@@ -389,7 +393,7 @@ fn kill_and_stop(
             faults.push(format!("the epoch took {:?} to advance after a kill", killed_at.elapsed()));
         }
     }
-    Ok((longest, evicted))
+    Ok((longest, evicted, deaths + evicted))
 }
 
 fn test(
@@ -410,8 +414,8 @@ fn test(
         workers.push(test.worker()?);
     }
     let mut faults = Vec::new();
-    let (longest, mut evicted) = kill_and_stop(options, &mut test, &mut workers, &mut watch, &mut faults)?;
-    let deaths = u64::from(options.kills) + evicted;
+    let (longest, mut evicted, deaths) =
+        kill_and_stop(options, &mut test, &mut workers, &mut watch, &mut faults)?;
     let farfield = Farfield { program: programs.join("farfield"), url: url.clone() };
     let mut of_way: Figures = Vec::new();
     let mut counted = 0;

@@ -15,5 +15,5 @@ for structure in lazy-list lazy-list-naive harris-list hash-set; do
     done
 done
 # Packets were lost.
-tc -s qdisc show dev eth0 | tee netem.txt
+/usr/bin/tc -s qdisc show dev eth0 | tee netem.txt
 grep -A 1 netem netem.txt | grep -q 'dropped [1-9]'
