@@ -363,13 +363,13 @@ fn kill_and_stop(
     for act in 0..all {
         sleep(Duration::from_millis(test.rng.random_range(BETWEEN_KILLS)));
         let chosen = test.rng.random_range(0..WORKERS);
-        for number in 0..WORKERS {
-            let Some(status) = workers[number].process.has_ended() else { continue };
-            if !workers[number].was_evicted(options.cluster, status) {
+        for (number, worker) in workers.iter_mut().enumerate() {
+            let Some(status) = worker.process.has_ended() else { continue };
+            if !worker.was_evicted(options.cluster, status) {
                 return Err(format!("worker {number} ended by itself: {status}"));
             }
             evicted += 1;
-            workers[number] = test.worker()?;
+            *worker = test.worker()?;
         }
         if stops_before(act + 1) > stops_before(act) {
             workers[chosen].process.signal("-STOP")?;
@@ -394,6 +394,18 @@ fn kill_and_stop(
         }
     }
     Ok((longest, evicted, deaths + evicted))
+}
+
+/// Waits for the end of all workers. Returns the number of evicted ones: one that was stopped last may notice only now that it was.
+fn end_workers(cluster: Fabric, workers: &mut [Worker]) -> Result<u64, String> {
+    let mut evicted = 0;
+    for (number, worker) in workers.iter_mut().enumerate() {
+        match worker.process.wait(PATIENCE) {
+            Some(status) if worker.was_evicted(cluster, status) => evicted += 1,
+            _ => worker.process.end(&format!("worker {number}"), PATIENCE)?,
+        }
+    }
+    Ok(evicted)
 }
 
 fn test(
@@ -448,13 +460,7 @@ fn test(
     }
     let collected_before = farfield.figure("collected_bytes")?;
     Process::start(&program, &["stop", &url])?.end("stopping", PATIENCE)?;
-    for (number, worker) in workers.iter_mut().enumerate() {
-        // One that was stopped last may notice only now that it was evicted.
-        match worker.process.wait(PATIENCE) {
-            Some(status) if worker.was_evicted(options.cluster, status) => evicted += 1,
-            _ => worker.process.end(&format!("worker {number}"), PATIENCE)?,
-        }
-    }
+    evicted += end_workers(options.cluster, &mut workers)?;
     // A worker that ends while another delays the reclamation of its garbage leaves memory, too; the watch sweeps it.
     if way == Way::Swept && farfield.wait_until_swept()? > SWEPT_WITHIN {
         faults.push("the memory of ended workers was not swept".to_owned());

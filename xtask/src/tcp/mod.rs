@@ -72,13 +72,14 @@ fn test(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), Str
 
 /// Builds the fabrics' own tests; returns their path.
 fn fabric_tests() -> Result<PathBuf, String> {
-    let build = "cargo test --release --quiet --package farfield-fabric --lib --no-run --message-format json";
-    let messages = output(&build.split(' ').collect::<Vec<_>>())?;
-    let built = messages.lines().filter_map(|line| {
+    let command =
+        "cargo test --release --quiet --package farfield-fabric --lib --no-run --message-format json";
+    let messages = output(&command.split(' ').collect::<Vec<_>>())?;
+    let mut built = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         message.get("executable")?.as_str().map(PathBuf::from)
     });
-    built.last().ok_or_else(|| "cargo printed no path of the tests".to_owned())
+    built.next_back().ok_or_else(|| "cargo printed no path of the tests".to_owned())
 }
 
 /// The two machines, and the programs.
