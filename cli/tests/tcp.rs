@@ -1,13 +1,19 @@
-//! The command on a cluster over TCP: two memory nodes on loopback.
+//! The command on a cluster over TCP: memory nodes on loopback. Clients are processes that run this program in a role, which an environment variable
+//! names.
 
 #![cfg(target_os = "linux")]
 
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+use farfield::prelude::*;
+use farfield::{ClientOptions, Result};
 
 const FARFIELD: &str = env!("CARGO_BIN_EXE_farfield");
 
@@ -24,7 +30,7 @@ struct Node(Child, String);
 
 impl Node {
     fn start(options: &[&str]) -> Self {
-        let start = ["memnode", "--segment-size", "1MiB", "--lease", "500"];
+        let start = ["memnode", "--segment-size", "8MiB"];
         let mut child =
             Command::new(FARFIELD).args(start).args(options).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -41,9 +47,12 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.signal("-CONT");
-        self.signal("-TERM");
-        assert!(self.0.wait().unwrap().success());
+        // One that was killed has ended already.
+        if self.0.try_wait().unwrap().is_none() {
+            self.signal("-CONT");
+            self.signal("-TERM");
+            assert!(self.0.wait().unwrap().success());
+        }
     }
 }
 
@@ -113,6 +122,232 @@ fn each_mistake_is_an_error_of_one_line() {
     for file in [right, wrong] {
         std::fs::remove_file(file).unwrap();
     }
+}
+
+/// The role of a process, and the URL of its cluster.
+const ROLE: &str = "FARFIELD_TEST_TCP_ROLE";
+const CLUSTER: &str = "FARFIELD_TEST_TCP_CLUSTER";
+
+/// The idle connections of the role `lanes`: lanes, and others that send nothing.
+const IDLE: usize = 2000;
+
+#[remote]
+struct Counter {
+    value: Atomic<u64>,
+}
+
+async fn counter(ct: &ComputeThread) -> Result<RemotePtr<Counter>> {
+    let new = async || Counter::new_in(ct, Counter::init()).await?.write(ct).await;
+    ct.root_or_init("counter", new).await
+}
+
+/// A process in a role, until it is dropped.
+struct Client(Child);
+
+impl Client {
+    /// Starts it with as many descriptors as the system allows, and waits until it reports that it is ready.
+    fn start(role: &str, url: &str) -> Self {
+        let mut child = Command::new("sh")
+            .args(["-c", "ulimit -n $(ulimit -H -n) && exec \"$@\"", "sh"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "client", "--ignored", "--nocapture", "--test-threads=1"])
+            // A stall is what some of them are for.
+            .env("FARFIELD_STALL", "0")
+            .env(ROLE, role)
+            .env(CLUSTER, url)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap().contains("it is ready")), "{role} has ended");
+        Self(child)
+    }
+
+    /// Waits for its end, for at most `patience`. Returns what it has printed as an error.
+    fn error(&mut self, patience: Duration) -> String {
+        let began = Instant::now();
+        while self.0.try_wait().unwrap().is_none() {
+            assert!(began.elapsed() < patience, "a client has not ended after {patience:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let mut said = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        said
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn say_and_wait() -> ! {
+    println!("it is ready");
+    std::io::stdout().flush().unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// The program of a client.
+#[test]
+#[ignore = "the other tests start it as a process, in a role"]
+fn client() {
+    let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
+    let (role, url) = (variable(ROLE), variable(CLUSTER));
+    let cluster = Cluster::connect(&url).unwrap();
+    match role.as_str() {
+        // It has served a call, and serves no other.
+        "idle" => {
+            let mut options = ClientOptions::new();
+            options.threads = 2;
+            let client = cluster.client_with(&options).unwrap();
+            let calls = async {
+                let counter = client.call(counter).await?;
+                client.call(async move |ct| counter.value().fetch_add(ct, 1).await).await
+            };
+            tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(calls).unwrap();
+            say_and_wait();
+        }
+        "busy" => {
+            println!("it is ready");
+            let slowest = AtomicU64::new(0);
+            let ended = cluster.run(2, async |ct| {
+                let counter = counter(ct).await?;
+                let adds = async |_| -> Result<()> {
+                    loop {
+                        let began = Instant::now();
+                        let added = counter.value().fetch_add(ct, 1).await;
+                        slowest.fetch_max(began.elapsed().as_millis() as u64, Relaxed);
+                        added?;
+                    }
+                };
+                ct.tasks(8, adds).await
+            });
+            eprintln!("{}\n{}", slowest.into_inner(), ended.unwrap_err());
+        }
+        "lanes" => {
+            let address = url.trim_start_matches("tcp://");
+            let _others: Vec<_> = (0..IDLE).map(|_| TcpStream::connect(address).unwrap()).collect();
+            let all = Barrier::new(IDLE);
+            let ended: Result<Vec<()>> = cluster.run(IDLE, async |ct| {
+                counter(ct).await?.value().fetch_add(ct, 1).await?;
+                if all.wait().is_leader() {
+                    say_and_wait();
+                }
+                loop {
+                    std::thread::park();
+                }
+            });
+            ended.unwrap();
+        }
+        _ => panic!("there is no role {role}"),
+    }
+}
+
+/// Returns a process's time on processors, from `/proc`: the sum of two fields, in hundredths of a second.
+fn processor_time(process: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    // The name, in parentheses, may have blanks.
+    let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
+    Duration::from_millis(
+        10 * fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum::<u64>(),
+    )
+}
+
+/// Under one percent of a core each, while their keepers renew leases of 500 ms.
+#[test]
+fn idle_memory_nodes_and_clients_use_little_processor_time() {
+    const WATCHED: Duration = Duration::from_secs(5);
+    let nodes = [(); 2].map(|()| Node::start(&["--listen", "tcp://127.0.0.1:0"]));
+    let url = format!("tcp://{},{}", nodes[0].1, nodes[1].1);
+    let clients = [(); 3].map(|()| Client::start("idle", &url));
+    let processes: Vec<u32> =
+        nodes.iter().map(|node| node.0.id()).chain(clients.iter().map(|client| client.0.id())).collect();
+    let times = || processes.iter().map(|process| processor_time(*process)).collect::<Vec<_>>();
+    let (began, before) = (Instant::now(), times());
+    std::thread::sleep(WATCHED);
+    let after = times();
+    let used: Vec<Duration> =
+        after.iter().zip(&before).map(|(after, before)| after.saturating_sub(*before)).collect();
+    eprintln!("memory nodes and clients used {used:?} in {:?}", began.elapsed());
+    assert!(used.iter().all(|used| *used < began.elapsed() / 100), "{used:?} in {:?}", began.elapsed());
+}
+
+/// Starts clients under load, sends a signal to one of two memory nodes, and waits for the clients' errors.
+fn clients_fail_after(signal: &str) {
+    /// The timeout of an operation, in the URL, and as much again for a busy machine.
+    const MOST_MS: u64 = 2 * 1000;
+    /// A process that ends leaves the cluster, by operations that fail, too.
+    const END: Duration = Duration::from_secs(20);
+    let nodes = [(); 2].map(|()| Node::start(&["--listen", "tcp://127.0.0.1:0"]));
+    let url = format!("tcp://{},{}?timeout=1s", nodes[0].1, nodes[1].1);
+    let mut clients = [(); 4].map(|()| Client::start("busy", &url));
+    let counted = |least: u64| {
+        let cluster = Cluster::connect(&url).unwrap();
+        let counts = cluster.run(1, async |ct| {
+            let counter = counter(ct).await?;
+            while counter.value().load(ct).await? < least {}
+            Ok(())
+        });
+        counts.unwrap();
+    };
+    counted(10_000);
+    nodes[0].signal(signal);
+    let began = Instant::now();
+    for client in &mut clients {
+        let said = client.error(END.saturating_sub(began.elapsed()));
+        let (slowest_ms, error) = said.split_once('\n').unwrap();
+        assert!(error.contains("memory node 0 did not answer within 1000000 us"), "{said}");
+        assert!(slowest_ms.parse::<u64>().unwrap() <= MOST_MS, "{said}");
+        eprintln!(
+            "{signal}: an operation took {slowest_ms} ms, and the client ended after {:?}",
+            began.elapsed()
+        );
+    }
+}
+
+#[test]
+fn clients_of_a_killed_memory_node_end_with_an_error_within_their_timeout() {
+    clients_fail_after("-KILL");
+}
+
+#[test]
+fn clients_of_a_frozen_memory_node_end_with_an_error_within_their_timeout() {
+    clients_fail_after("-STOP");
+}
+
+/// As many lanes, and as many connections that send nothing.
+#[test]
+fn thousands_of_idle_and_garbage_connections_take_little_memory_and_keep_no_client_from_being_served() {
+    const GARBAGE: usize = 10_000;
+    const MOST_KIB: u64 = (64 + 8) << 10;
+    let node = Node::start(&["--listen", "tcp://127.0.0.1:0"]);
+    let url = format!("tcp://{}", node.1);
+    let began = Instant::now();
+    let _idle = Client::start("lanes", &url);
+    eprintln!("{IDLE} lanes and other connections after {:?}", began.elapsed());
+    let cluster = Cluster::connect(&url).unwrap();
+    let ended = cluster.run(1, async |ct| {
+        let counter = counter(ct).await?;
+        for number in 0..GARBAGE {
+            let mut stream = TcpStream::connect(&node.1).unwrap();
+            let _ = stream.write_all(&[number as u8; 100]);
+            if number % 100 == 0 {
+                counter.value().fetch_add(ct, 1).await?;
+            }
+        }
+        counter.value().load(ct).await
+    });
+    assert_eq!(ended.unwrap(), [(IDLE + GARBAGE / 100) as u64]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", node.0.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+    let peak: u64 = peak.unwrap().parse().unwrap();
+    eprintln!("{GARBAGE} garbage connections after {:?}; its peak is {peak} KiB", began.elapsed());
+    assert!(peak <= MOST_KIB, "{peak} KiB");
 }
 
 /// It accepts connections still: the kernel does.

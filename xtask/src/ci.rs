@@ -61,8 +61,11 @@ pub(crate) fn run() -> Result<(), String> {
     })?;
     step("RDMA", || rdma::run(&rdma::Options::all(), &results::recorded_figures()?))?;
     step("sets", sets)?;
+    step("TCP", || workspace::run(&["cargo", "xtask", "tcp-test"], &variables))?;
     step("fuzz", || fuzz::run(&fuzz::Options::short()))?;
-    step("crash test", || crash::run(&crash::Options::short()))?;
+    let [shm, tcp] = crash::Options::short();
+    step("crash test", || crash::run(&shm))?;
+    step("crash test over TCP", || crash::run(&tcp))?;
     step("corruption", || corrupt::run(&corrupt::Options::short()))?;
     step("soak", || soak::run(&soak::Options::short()))?;
     // Tests that were skipped: see `runtime/tests/skip`.

@@ -1,10 +1,12 @@
-//! `cargo xtask crash-test`: kills processes of a cluster in shared memory.
+//! `cargo xtask crash-test`: kills processes of a cluster in shared memory, or over TCP.
 //!
 //! Four processes operate on a lazy list, a Harris list, a stack, a queue, and records of several words. About every 100 ms a random one is
-//! killed with SIGKILL and replaced; with `--stops` as many are stopped with SIGSTOP for a while and continued. After each kill the epoch
+//! killed with SIGKILL and replaced; with `--stops` as many are stopped with SIGSTOP for a while and continued. Over TCP a process that is stopped for
+//! longer than its lease is evicted, ends with that error and is replaced, too. After each kill the epoch
 //! must advance within two leases. At the end both lists must be in order, the operations of all processes linearizable, no lock held, and
 //! no memory lost. So no acknowledged operation is lost or duplicated, and no read returns a partial record, except as half-written by a
-//! dead writer. The test runs twice:
+//! dead writer. The cluster is in shared memory; with `--cluster tcp:` it has two memory nodes that listen on loopback, with a secret, and the names
+//! of the figures begin with `crash.tcp.`. The test runs twice:
 //! - with sweeping (`memnode --sweep`): after the last kill the memory of dead processes must be reclaimed while the others work. The
 //!   figures are `crash.…`.
 //! - without: the memory of dead processes must stay within [`MOST_LEFT_PER_DEATH`]. `farfield collect` is refused while processes live,
@@ -13,6 +15,7 @@
 //! | figure | meaning |
 //! |---|---|
 //! | `crash.kills` | processes that were killed |
+//! | `crash.evicted` | processes that were evicted because they were stopped for longer than their lease: over TCP |
 //! | `crash.verified` | 1 if no fault was found, else 0 |
 //! | `crash.leaked_bytes` | bytes of objects that are neither freed nor reachable from a root |
 //! | `crash.swept_bytes` | bytes of dead processes that were swept while others lived |
@@ -27,7 +30,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -37,11 +40,14 @@ use rand::{RngExt, SeedableRng};
 
 use crate::results::Format;
 use crate::workspace::process::{Pipes, Process};
-use crate::workspace::{run as command, target};
+use crate::workspace::{self, run as command, target};
 
 /// Options of the crash test.
-#[derive(Args)]
+#[derive(Clone, Copy, Args)]
 pub(crate) struct Options {
+    /// Fabric of the cluster
+    #[arg(long, value_enum, default_value_t = Fabric::Shm)]
+    cluster: Fabric,
     /// Number of processes to kill
     #[arg(long, default_value_t = 200)]
     kills: u32,
@@ -60,9 +66,33 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The run that every change must pass.
-    pub(crate) fn short() -> Self {
-        Self { kills: 20, stops: 5, way: None, seed: 1, format: Format::Text }
+    /// The runs that every change must pass.
+    pub(crate) fn short() -> [Self; 2] {
+        let shm =
+            Self { cluster: Fabric::Shm, kills: 20, stops: 5, way: None, seed: 1, format: Format::Text };
+        let tcp = Self { cluster: Fabric::Tcp, stops: 0, way: Some(Way::Swept), ..shm };
+        [shm, tcp]
+    }
+}
+
+/// The fabric of the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Fabric {
+    /// Shared memory
+    #[value(name = "shm:")]
+    Shm,
+    /// Two memory nodes on loopback, with a secret
+    #[value(name = "tcp:")]
+    Tcp,
+}
+
+impl Fabric {
+    /// The lease. Only over TCP is a silent process evicted: a busy machine must not delay a heartbeat for that long.
+    fn lease(self) -> Duration {
+        match self {
+            Self::Shm => Duration::from_secs(1),
+            Self::Tcp => Duration::from_secs(3),
+        }
     }
 }
 
@@ -83,19 +113,21 @@ impl Way {
             Self::Collected => (16 << 20) + u64::from(kills) * MOST_LEFT_PER_DEATH,
         }
     }
+}
 
-    /// The name of a figure.
-    fn figure(self, name: &str) -> String {
-        match self {
-            Self::Swept => format!("crash.{name}"),
-            Self::Collected => format!("crash.unswept.{name}"),
-        }
-    }
+/// The name of a figure.
+fn figure_name(cluster: Fabric, way: Way, name: &str) -> String {
+    let fabric = if cluster == Fabric::Tcp { "tcp." } else { "" };
+    let way = if way == Way::Collected { "unswept." } else { "" };
+    format!("crash.{fabric}{way}{name}")
 }
 
 const WORKERS: usize = 4;
+/// Memory nodes of a cluster over TCP: a process is dead when both have closed its connections.
+const TCP_NODES: usize = 2;
+/// Exit code of a worker whose operation failed, for example because it was evicted.
+const EVICTED: i32 = 2;
 const BETWEEN_KILLS: std::ops::Range<u64> = 60..140;
-const LEASE: Duration = Duration::from_secs(1);
 /// Limit of the bytes that only a collection without processes finds: numbers in memory may look like the addresses of their blocks.
 const MOST_LEFT_BYTES: u64 = 4096;
 /// Timeout after the last kill for sweeping all memory of dead processes.
@@ -103,7 +135,8 @@ const SWEPT_WITHIN: Duration = Duration::from_secs(30);
 /// Limit of the average bytes that a dead worker leaks: it has two threads, nodes of two sizes and four structures. See the book's chapter
 /// "When a client dies".
 const MOST_LEFT_PER_DEATH: u64 = 128 << 10;
-const STOPPED: std::ops::Range<u64> = 50..1500;
+/// The shortest time for which a process is stopped, in milliseconds; the longest is one and a half leases.
+const STOPPED_MS: u64 = 50;
 /// Timeout for a program to start or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -195,11 +228,29 @@ struct Test {
 }
 
 impl Test {
-    fn worker(&mut self) -> Result<Process, String> {
+    fn worker(&mut self) -> Result<Worker, String> {
         self.started += 1;
-        let log = self.logs.join(self.started.to_string()).display().to_string();
+        let log = self.logs.join(self.started.to_string());
         let seed = self.rng.random::<u64>().to_string();
-        Process::start(&self.program, &["work", &self.url, &log, &seed])
+        let arguments = ["work", &self.url, &log.display().to_string(), &seed];
+        let process = Process::start(&self.program, &arguments)?;
+        Ok(Worker { process, log, was_stopped: false })
+    }
+}
+
+/// A process that works.
+struct Worker {
+    process: Process,
+    /// Made when it has joined the cluster.
+    log: PathBuf,
+    /// True if it has been stopped for a while.
+    was_stopped: bool,
+}
+
+impl Worker {
+    /// Returns whether an ended worker may have been evicted: one that was stopped, over TCP.
+    fn was_evicted(&self, cluster: Fabric, status: ExitStatus) -> bool {
+        self.was_stopped && cluster == Fabric::Tcp && status.code() == Some(EVICTED)
     }
 }
 
@@ -212,11 +263,11 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         if options.way.is_some_and(|only| only != way) {
             continue;
         }
-        let name = format!("crash-{}-{}", std::process::id(), figures.len());
-        let url = format!("shm:{name}");
         let logs = tempfile::tempdir().map_err(|error| format!("temporary folder: {error}"))?;
-        let tested = test(options, way, &programs, url, logs.path())?;
-        figures.extend(tested.into_iter().map(|(name, value)| (way.figure(name), value)));
+        let nodes = MemoryNodes::start(options, way, &programs)?;
+        let tested = test(options, way, &programs, nodes, logs.path())?;
+        let named = |(name, value)| (figure_name(options.cluster, way, name), value);
+        figures.extend(tested.into_iter().map(named));
     }
     match options.format {
         Format::Text => figures.iter().for_each(|(name, value)| println!("{name} {value}")),
@@ -236,68 +287,136 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
 
 type Figures = Vec<(&'static str, u64)>;
 
-/// Starts the memory node, and waits until it serves.
-fn start_memory_node(options: &Options, way: Way, programs: &Path, url: &str) -> Result<Process, String> {
-    let lease = LEASE.as_millis().to_string();
-    let size = way.segment_bytes(options.kills).to_string();
-    let mut memnode = vec!["memnode", "--cluster", url, "--segment-size", &size, "--lease", &lease];
-    memnode.extend((way == Way::Swept).then_some("--sweep"));
-    let mut node = Process::start(&programs.join("farfield"), &memnode)?;
+/// The memory nodes of the cluster.
+struct MemoryNodes {
+    url: String,
+    nodes: Vec<Process>,
+    /// The folder with the secret, of a cluster that has one.
+    _secret: Option<tempfile::TempDir>,
+}
+
+impl MemoryNodes {
+    /// Starts them, and waits until they serve.
+    fn start(options: &Options, way: Way, programs: &Path) -> Result<Self, String> {
+        let program = programs.join("farfield");
+        let lease = options.cluster.lease().as_millis().to_string();
+        let size = way.segment_bytes(options.kills).to_string();
+        let mut memnode = vec!["memnode", "--segment-size", &size, "--lease", &lease];
+        memnode.extend((way == Way::Swept).then_some("--sweep"));
+        if options.cluster == Fabric::Shm {
+            let url = format!("shm:crash-{}-{}", std::process::id(), way as u8);
+            memnode.extend(["--cluster", &url]);
+            let (node, _) = memory_node(&program, &memnode)?;
+            return Ok(Self { url, nodes: vec![node], _secret: None });
+        }
+        let folder = tempfile::tempdir().map_err(|error| format!("temporary folder: {error}"))?;
+        let secret = workspace::secret(folder.path())?;
+        memnode.extend(["--listen", "tcp://127.0.0.1:0", "--secret-file", &secret]);
+        let (mut nodes, mut addresses) = (Vec::new(), Vec::new());
+        for _ in 0..TCP_NODES {
+            let (node, line) = memory_node(&program, &memnode)?;
+            let address = line.split_once("tcp://").and_then(|(_, rest)| rest.split_once(": "));
+            addresses.push(address.ok_or_else(|| format!("a memory node printed {line:?}"))?.0.to_owned());
+            nodes.push(node);
+        }
+        let url = format!("tcp://{}?secret-file={secret}", addresses.join(","));
+        Ok(Self { url, nodes, _secret: Some(folder) })
+    }
+
+    /// Ends them.
+    fn end(mut self) -> Result<(), String> {
+        for node in &mut self.nodes {
+            node.signal("-TERM")?;
+            node.end("the memory node", PATIENCE)?;
+        }
+        Ok(())
+    }
+}
+
+/// Starts a memory node, and waits until it serves. Returns the line that it has printed.
+fn memory_node(program: &Path, arguments: &[&str]) -> Result<(Process, String), String> {
+    let mut node = Process::start(program, arguments)?;
     let mut line = String::new();
     let out = node.0.stdout.take().ok_or("the memory node has no output")?;
     let mut out = BufReader::new(out);
     out.read_line(&mut line).map_err(|error| format!("the memory node: {error}"))?;
     // Kept open, since it may print more.
     node.0.stdout = Some(out.into_inner());
-    if line.is_empty() { Err("the memory node did not start".to_owned()) } else { Ok(node) }
+    if line.is_empty() { Err("the memory node did not start".to_owned()) } else { Ok((node, line)) }
 }
 
-/// Kills and stops workers, and replaces killed ones. Returns the longest time for the epoch to advance after a kill.
+/// Kills and stops workers, and replaces those that were killed or evicted. Returns the longest time for the epoch to advance after a kill, and the
+/// numbers of evicted workers, and of all members that have died: a worker that is killed before it has joined is none.
 fn kill_and_stop(
     options: &Options,
     test: &mut Test,
-    workers: &mut [Process],
+    workers: &mut [Worker],
     watch: &mut Watch,
     faults: &mut Vec<String>,
-) -> Result<Duration, String> {
-    let mut longest = Duration::ZERO;
+) -> Result<(Duration, u64, u64), String> {
+    let (mut longest, mut evicted, mut deaths) = (Duration::ZERO, 0, 0);
     let all = options.kills + options.stops;
+    let lease = options.cluster.lease();
+    let stopped = STOPPED_MS..lease.as_millis() as u64 * 3 / 2;
     // Stops are spread evenly among kills.
     let stops_before = |act: u32| u64::from(act) * u64::from(options.stops) / u64::from(all.max(1));
     for act in 0..all {
         sleep(Duration::from_millis(test.rng.random_range(BETWEEN_KILLS)));
         let chosen = test.rng.random_range(0..WORKERS);
         for (number, worker) in workers.iter_mut().enumerate() {
-            if let Some(status) = worker.has_ended() {
+            let Some(status) = worker.process.has_ended() else { continue };
+            if !worker.was_evicted(options.cluster, status) {
                 return Err(format!("worker {number} ended by itself: {status}"));
             }
+            evicted += 1;
+            *worker = test.worker()?;
         }
         if stops_before(act + 1) > stops_before(act) {
-            workers[chosen].signal("-STOP")?;
-            sleep(Duration::from_millis(test.rng.random_range(STOPPED)));
-            workers[chosen].signal("-CONT")?;
+            workers[chosen].process.signal("-STOP")?;
+            sleep(Duration::from_millis(test.rng.random_range(stopped.clone())));
+            workers[chosen].process.signal("-CONT")?;
+            workers[chosen].was_stopped = true;
             continue;
         }
-        workers[chosen].signal("-KILL")?;
+        deaths += u64::from(workers[chosen].log.exists());
+        workers[chosen].process.signal("-KILL")?;
         let (killed_at, epoch) = (Instant::now(), watch.epoch()?);
         workers[chosen] = test.worker()?;
         while watch.epoch()? < epoch + 2 {
-            if killed_at.elapsed() > 10 * LEASE {
+            if killed_at.elapsed() > 10 * lease {
                 return Err("reclamation has stopped after a kill".to_owned());
             }
             sleep(Duration::from_millis(1));
         }
         longest = longest.max(killed_at.elapsed());
-        if killed_at.elapsed() > 2 * LEASE {
+        if killed_at.elapsed() > 2 * lease {
             faults.push(format!("the epoch took {:?} to advance after a kill", killed_at.elapsed()));
         }
     }
-    Ok(longest)
+    Ok((longest, evicted, deaths + evicted))
 }
 
-fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) -> Result<Figures, String> {
+/// Waits for the end of all workers. Returns the number of evicted ones: one that was stopped last may notice only now that it was.
+fn end_workers(cluster: Fabric, workers: &mut [Worker]) -> Result<u64, String> {
+    let mut evicted = 0;
+    for (number, worker) in workers.iter_mut().enumerate() {
+        match worker.process.wait(PATIENCE) {
+            Some(status) if worker.was_evicted(cluster, status) => evicted += 1,
+            _ => worker.process.end(&format!("worker {number}"), PATIENCE)?,
+        }
+    }
+    Ok(evicted)
+}
+
+fn test(
+    options: &Options,
+    way: Way,
+    programs: &Path,
+    nodes: MemoryNodes,
+    logs: &Path,
+) -> Result<Figures, String> {
     let program = programs.join("crash");
-    let mut node = start_memory_node(options, way, programs, &url)?;
+    let url = nodes.url.clone();
     let rng = SmallRng::seed_from_u64(options.seed);
     let mut test =
         Test { program: program.clone(), url: url.clone(), logs: logs.to_owned(), started: 0, rng };
@@ -307,7 +426,8 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
         workers.push(test.worker()?);
     }
     let mut faults = Vec::new();
-    let longest = kill_and_stop(options, &mut test, &mut workers, &mut watch, &mut faults)?;
+    let (longest, mut evicted, deaths) =
+        kill_and_stop(options, &mut test, &mut workers, &mut watch, &mut faults)?;
     let farfield = Farfield { program: programs.join("farfield"), url: url.clone() };
     let mut of_way: Figures = Vec::new();
     let mut counted = 0;
@@ -319,18 +439,20 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
         of_way.push(("swept_bytes", farfield.figure("swept_bytes")?));
         of_way.push(("swept_after_ms", swept_after.as_millis() as u64));
     } else {
-        if !farfield.wait_until_counted(options.kills.into())? {
+        if !farfield.wait_until_counted(deaths)? {
             faults.push("not all killed processes were evicted".to_owned());
         }
-        if farfield.figure("uncollected")? < options.kills.into() {
+        if farfield.figure("uncollected")? < deaths {
             faults.push("not all deaths are counted".to_owned());
         }
         if farfield.figure("swept_bytes")? > 0 {
             faults.push("memory was swept in a cluster without sweeping".to_owned());
         }
-        let pid = format!("(pid {})", workers[0].id());
+        let names = |refused: &str| {
+            workers.iter().any(|worker| refused.contains(&format!("(pid {})", worker.process.id())))
+        };
         match farfield.collect() {
-            Err(refused) if refused.contains(&pid) => {}
+            Err(refused) if names(&refused) => {}
             other => faults.push(format!("a collection while others live: {other:?}")),
         }
         counted = farfield.figure("uncollected_bytes")?;
@@ -338,9 +460,7 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
     }
     let collected_before = farfield.figure("collected_bytes")?;
     Process::start(&program, &["stop", &url])?.end("stopping", PATIENCE)?;
-    for (number, worker) in workers.iter_mut().enumerate() {
-        worker.end(&format!("worker {number}"), PATIENCE)?;
-    }
+    evicted += end_workers(options.cluster, &mut workers)?;
     // A worker that ends while another delays the reclamation of its garbage leaves memory, too; the watch sweeps it.
     if way == Way::Swept && farfield.wait_until_swept()? > SWEPT_WITHIN {
         faults.push("the memory of ended workers was not swept".to_owned());
@@ -348,7 +468,7 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
     watch.end()?;
     if way == Way::Collected {
         let collected = farfield.collect()?;
-        let most = u64::from(options.kills) * MOST_LEFT_PER_DEATH;
+        let most = (u64::from(options.kills) + evicted) * MOST_LEFT_PER_DEATH;
         if collected > most {
             faults.push(format!("dead processes have leaked {collected} bytes, more than {most}"));
         }
@@ -385,10 +505,10 @@ fn test(options: &Options, way: Way, programs: &Path, url: String, logs: &Path) 
     for fault in &faults {
         eprintln!("crash-test: {fault}");
     }
-    node.signal("-TERM")?;
-    node.end("the memory node", PATIENCE)?;
+    nodes.end()?;
     let figures: Figures = vec![
         ("kills", options.kills.into()),
+        ("evicted", evicted),
         ("verified", faults.is_empty().into()),
         ("leaked_bytes", figure("live_bytes")?.abs_diff(figure("reachable_bytes")?)),
         ("operations", figure("returned")?),

@@ -12,9 +12,6 @@
 //!
 //! Without valgrind `--check` prints that it is skipped; if `FARFIELD_REQUIRE` names `instructions`, as in `.ci/run`, it fails.
 
-#[path = "../../runtime/tests/skip/mod.rs"]
-mod skip;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,6 +20,7 @@ use clap::Args;
 
 use crate::figures::INSTRUCTIONS;
 use crate::results;
+use crate::workspace::skip::skip;
 use crate::workspace::{self, create_folder, read, report, target};
 
 /// Options of `cargo xtask instructions`.
@@ -51,7 +49,7 @@ type Counts = BTreeMap<String, f64>;
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     if let Err(why) = valgrind() {
         if options.check {
-            skip::skip(NAME, &why);
+            skip(NAME, &why);
             return Ok(());
         }
         return Err(why);

@@ -20,6 +20,7 @@ mod sanitize;
 mod scaling;
 mod soak;
 mod tables;
+mod tcp;
 mod tidy;
 mod workspace;
 
@@ -59,7 +60,9 @@ enum Task {
     SimSoak(soak::Options),
     /// Test over RDMA, on a device of this host or in a virtual machine with a software device
     RdmaTest(rdma::Options),
-    /// Kill processes of a cluster in shared memory, and check the structures, the memory and the logs
+    /// Test over TCP between two network namespaces; needs root's rights
+    TcpTest,
+    /// Kill processes of a cluster, and check the structures, the memory and the logs
     CrashTest(crash::Options),
     /// Corrupt words of live far memory, and check how programs and tools end
     Corrupt(corrupt::Options),
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Task::RdmaTest(options) => {
             results::recorded_figures().and_then(|recorded| rdma::run(&options, &recorded))
         }
+        Task::TcpTest => tcp::run(),
         Task::CrashTest(options) => crash::run(&options),
         Task::Corrupt(options) => corrupt::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),

@@ -1,9 +1,13 @@
 //! The workspace: its files, and commands run in it.
 
 pub(crate) mod process;
+#[path = "../../runtime/tests/skip/mod.rs"]
+pub(crate) mod skip;
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -56,6 +60,15 @@ pub(crate) fn read(path: &Path) -> Result<String, String> {
 /// Writes a file.
 pub(crate) fn write(path: &Path, text: impl AsRef<[u8]>) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Writes the secret of a test's cluster to a file in a folder, which only its owner can read. Returns its path.
+pub(crate) fn secret(folder: &Path) -> Result<String, String> {
+    let path = folder.join("secret");
+    let made = File::options().write(true).create_new(true).mode(0o600).open(&path);
+    let written = made.and_then(|mut file| write!(file, "a test's, of process {}", std::process::id()));
+    written.map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path.display().to_string())
 }
 
 /// Creates a folder, and those above it.

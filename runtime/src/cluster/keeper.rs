@@ -223,13 +223,15 @@ struct Leases {
 }
 
 impl Leases {
-    /// Records a process's heartbeat. Returns whether its lease has expired.
-    fn has_expired(&mut self, member: &SeenMember, now: Duration) -> bool {
-        let seen = self.seen.entry(member.identity).or_insert((member.words.heartbeat, now));
+    /// Records a process's heartbeat, which was read between two times. Returns whether its lease has expired.
+    ///
+    /// This process may have been stopped between them. So a new heartbeat is as old as the later time, and an old one is judged by the earlier time.
+    fn has_expired(&mut self, member: &SeenMember, began: Duration, ended: Duration) -> bool {
+        let seen = self.seen.entry(member.identity).or_insert((member.words.heartbeat, ended));
         if seen.0 != member.words.heartbeat {
-            *seen = (member.words.heartbeat, now);
+            *seen = (member.words.heartbeat, ended);
         }
-        now.saturating_sub(seen.1) > self.lease
+        began.saturating_sub(seen.1) > self.lease
     }
 }
 
@@ -270,7 +272,7 @@ async fn tick(ct: &ComputeThread, heartbeats: u32, leases: &mut Leases) -> Resul
         ct.follow_epoch().await;
     }
     let now = ct.now();
-    ct.evict_gone(|member| leases.has_expired(member, now)).await?;
+    ct.evict_gone(|member| leases.has_expired(member, now, ct.now())).await?;
     #[cfg(all(test, target_os = "linux"))]
     tests::panic_if_told(ct);
     // Numbers of processes are not reused.

@@ -64,6 +64,6 @@ pub(super) struct Scenario {
 ///
 /// - `perftest PROGRAM FLAGS` runs a program of perftest against itself.
 /// - `memnode PORT FLAGS` starts a memory node; `set_is_sound FLAGS` runs a set and fails unless it is verified afterwards;
-///   `refuses TEXT COMMAND` fails unless the command ends with an error that contains the text.
+///   `slow_tcp` delays and loses TCP's packets; `refuses TEXT COMMAND` fails unless the command ends with an error that contains the text.
 /// - `request WORDS` sends a request to the host: `request off GUEST` powers another guest off.
 pub(super) const PRELUDE: &str = include_str!("scripts/prelude.sh");

@@ -16,6 +16,7 @@ use super::{bounded, packages};
 /// Programs of the packages that guests get, in `/usr/bin`.
 const PROGRAMS: &[&str] = &[
     "bin/ip",
+    "sbin/tc",
     "usr/bin/rdma",
     "usr/bin/ibv_devinfo",
     "usr/bin/ib_read_lat",

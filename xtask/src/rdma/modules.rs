@@ -25,8 +25,8 @@ pub(super) const RDMA: &[&str] = &[
     "dummy",
 ];
 
-/// Further modules for a wire to another guest.
-pub(super) const WIRE: &[&str] = &["virtio_pci", "virtio_net"];
+/// Further modules for a wire to another guest, and for delays and losses of TCP's packets on it.
+pub(super) const WIRE: &[&str] = &["virtio_pci", "virtio_net", "sch_prio", "sch_netem", "cls_u32"];
 
 /// The module files of a kernel, by name.
 pub(super) struct Modules(BTreeMap<String, PathBuf>);

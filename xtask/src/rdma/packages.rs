@@ -20,7 +20,7 @@ const KERNEL: &str = "linux-image-amd64";
 const PACKAGES: &[&str] = &[
     // A shell and the usual commands in one static program.
     "busybox-static",
-    // `ip` and `rdma`, with their libraries.
+    // `ip`, `rdma` and `tc`, with their libraries.
     "iproute2",
     "libbpf1",
     "libbsd0",
@@ -28,6 +28,7 @@ const PACKAGES: &[&str] = &[
     "libelf1",
     "libmd0",
     "libmnl0",
+    "libxtables12",
     "zlib1g",
     // Verbs, the provider for rxe, and their libraries.
     "ibverbs-providers",

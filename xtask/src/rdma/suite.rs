@@ -78,11 +78,13 @@ farfield devices
 farfield devices --format json | grep -q $RDMA_ADDRESS
 ";
 
-/// Two machines on a wire: a memory node in one, a compute node in the other, until the first loses its power.
+/// Two machines on a wire: memory nodes in one, a compute node in the other, until the first loses its power. TCP's packets are delayed, and some
+/// are lost.
 pub(super) fn pair() -> Scenario {
     let service = format!("{PRELUDE}\n{}", include_str!("scripts/pair_service.sh"));
     let tests = vec![
         test("pair-sets", 240, include_str!("scripts/pair_sets.sh")),
+        test("pair-tcp", 240, include_str!("scripts/pair_tcp.sh")),
         test("pair-power-off", 90, include_str!("scripts/pair_off.sh")),
     ];
     Scenario {

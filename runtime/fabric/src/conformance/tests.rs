@@ -90,18 +90,17 @@ fn shared_memory_conforms() {
 #[cfg(target_os = "linux")]
 #[test]
 fn tcp_conforms() {
-    use crate::contents::tests::Empty;
+    use crate::tcp::TcpEndpoint;
     use crate::tcp::tests::Nodes;
-    use crate::tcp::{Client, TcpEndpoint};
 
     for (is_sealed, is_divided) in [(true, false), (false, false), (false, true)] {
         check(|| {
             let nodes = if is_divided {
                 Nodes::serve_divided(2, SEGMENT_BYTES)
             } else {
-                Nodes::serve(2, 2, SEGMENT_BYTES, b"")
+                Nodes::serve(2, 2, SEGMENT_BYTES, b"open sesame")
             };
-            let client = Arc::new(Client::connect(&nodes.config(is_sealed), Empty::VERSION).unwrap());
+            let client = nodes.client(is_sealed);
             let next = Cell::new(0);
             Fabric::new(move || {
                 let _ = &nodes;

@@ -272,6 +272,11 @@ impl<C: Connect> Lane<C> {
         if let Link::Connected(wire) = &self.link { wire.descriptor() } else { None }
     }
 
+    /// Has the next poll without a completion check the clock: the thread has slept, so its polls take much longer than usual.
+    pub(crate) fn time_has_passed(&mut self) {
+        self.looks = LOOKS_PER_CLOCK;
+    }
+
     pub(crate) fn doorbells(&self) -> u64 {
         self.doorbells
     }

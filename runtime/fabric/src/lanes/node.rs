@@ -71,6 +71,8 @@ struct Session<N: Network> {
     /// The client's lanes stay open as long as it.
     control: N::Control,
     asker: Asker,
+    /// When the last attempt to connect failed, and the reason, if it did fail.
+    failure: Option<(Instant, String)>,
 }
 
 /// Makes the successive connections of a lane to a node.
@@ -153,6 +155,7 @@ impl<N: Network> Node<N> {
                 lanes: 0,
                 control,
                 asker: Asker::default(),
+                failure: None,
             }),
         }
     }
@@ -181,11 +184,17 @@ impl<N: Network> Node<N> {
         Connector { node: Arc::clone(self), last: AtomicU32::new(0) }
     }
 
-    /// Makes a connection that replaces number `last`, and stores its own number there.
+    /// Makes a connection that replaces number `last`, and stores its own number there. If another thread's attempt fails meanwhile, so does this one:
+    /// threads that reconnect at the same time wait for one timeout, not one after the other.
     fn connect(&self, last: &AtomicU32) -> Result<N::Wire> {
+        let began = Instant::now();
         let mut session =
             lock(&self.session, || "another thread of this process that asks the memory node".to_owned());
-        self.connect_in(&mut session, last).map_err(|reason| {
+        let connected = match &session.failure {
+            Some((failed, reason)) if *failed >= began => Err(reason.clone()),
+            _ => self.connect_in(&mut session, last),
+        };
+        connected.map_err(|reason| {
             if reason == UNKNOWN_CLIENT {
                 Error::from(error::Evicted { process: self.process })
             } else {
@@ -195,6 +204,12 @@ impl<N: Network> Node<N> {
     }
 
     fn connect_in(&self, session: &mut Session<N>, last: &AtomicU32) -> Result<N::Wire, String> {
+        let wire = self.open_lane(session, last);
+        session.failure = wire.as_ref().err().map(|reason| (Instant::now(), reason.clone()));
+        wire
+    }
+
+    fn open_lane(&self, session: &mut Session<N>, last: &AtomicU32) -> Result<N::Wire, String> {
         let deadline = Instant::now() + self.timeout;
         session.lanes += 1;
         let nonce = Hello::lane(session.client, session.lanes, last.load(Ordering::Relaxed));

@@ -51,7 +51,7 @@ impl<C: Connect> Lanes<C> {
     #[cold]
     pub(crate) fn nap(&self, most: Duration) -> bool {
         let Self::Own(set) = self else { return false };
-        let set = set.borrow();
+        let mut set = set.borrow_mut();
         let mut under_way = set.iter().filter(|lane| lane.is_under_way());
         let Some(first) = under_way.next().and_then(Lane::descriptor) else { return false };
         let mut waits: [PollFd<'_>; MAX_NAP_LANES] =
@@ -65,7 +65,9 @@ impl<C: Connect> Lanes<C> {
             count += 1;
         }
         let timeout = Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() };
-        poll(&mut waits[..count], Some(&timeout)).is_ok()
+        let has_slept = poll(&mut waits[..count], Some(&timeout)).is_ok();
+        set.iter_mut().for_each(Lane::time_has_passed);
+        has_slept
     }
 
     /// Returns the number of lanes.

@@ -110,8 +110,10 @@ pub(crate) struct Connection {
     /// The frames without an answer, and the places in the ring of their answers' words.
     frames: VecDeque<Frame>,
     places: VecDeque<Place>,
+    /// True if the memory node has closed it, or it has failed; also after it was stopped.
     has_ended: bool,
-    is_stopped: bool,
+    /// Set when it is stopped: true if it had ended before.
+    had_ended: Option<bool>,
 }
 
 /// A frame without an answer.
@@ -161,7 +163,7 @@ impl Connection {
             frames: VecDeque::new(),
             places: VecDeque::new(),
             has_ended: false,
-            is_stopped: false,
+            had_ended: None,
         }
     }
 
@@ -312,7 +314,11 @@ impl Wire for Connection {
                 found += 1;
             }
             if self.has_ended {
-                each(self.failure(if self.is_stopped { Outcome::Flushed } else { Outcome::NoAnswer }));
+                each(self.failure(if self.had_ended.is_some() {
+                    Outcome::Flushed
+                } else {
+                    Outcome::NoAnswer
+                }));
                 return found + 1;
             }
             if !may_have_more {
@@ -322,7 +328,7 @@ impl Wire for Connection {
     }
 
     fn has_ended(&mut self) -> bool {
-        self.has_ended
+        self.had_ended.unwrap_or(self.has_ended)
     }
 
     fn state(&mut self) -> &'static str {
@@ -337,7 +343,7 @@ impl Wire for Connection {
 
     fn stop(&mut self) {
         self.line.close();
-        self.is_stopped = true;
+        self.had_ended = Some(self.has_ended);
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

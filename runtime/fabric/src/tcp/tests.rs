@@ -1,12 +1,16 @@
 //! Both sides over loopback, unauthenticated clients, and a network that alters bytes.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::channel::Preamble;
 use super::config::TcpConfig;
@@ -25,11 +29,31 @@ use farfield_words::Address;
 const SEGMENT_BYTES: u64 = 64 * 1024;
 const AT: Address = Address::new(0, 4096);
 
-const LOOPBACK: &str = "127.0.0.1:0";
-
-fn options(address: SocketAddr, serves_plain: bool, segments: u16, segment_bytes: u64) -> NodeOptions {
+fn options(serves_plain: bool, segments: u16, segment_bytes: u64) -> NodeOptions {
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let tcp = Some(TcpListen { address, serves_plain });
     NodeOptions { shm: None, tcp, nodes: 1, segments, segment_bytes, lease_ms: 60_000 }
+}
+
+/// Where memory nodes listen instead of on loopback: an IP address, a blank, and the path of the network namespace that has it.
+/// `cargo xtask tcp-test` sets it.
+const PLACE: &str = "FARFIELD_TCP_NODES";
+
+/// Listens at [`PLACE`]. A socket belongs to the namespace of the thread that makes it, so a thread that has entered it listens.
+fn listen(mut options: NodeOptions, secret: Secret) -> (SocketAddr, MemoryNode) {
+    let place = std::env::var(PLACE).unwrap_or_default();
+    let listening = thread::spawn(move || {
+        let (ip, namespace) = place.split_once(' ').unwrap_or(("127.0.0.1", ""));
+        if !namespace.is_empty() {
+            let namespace = File::open(namespace).unwrap();
+            let network = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), network).unwrap();
+        }
+        options.tcp.as_mut().unwrap().address.set_ip(ip.parse().unwrap());
+        let node = MemoryNode::listen(&options, secret, Box::new(Empty)).unwrap();
+        (node.address().unwrap(), node)
+    });
+    listening.join().unwrap()
 }
 
 /// Memory nodes in threads of this process.
@@ -40,7 +64,7 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     pub(crate) fn serve(nodes: usize, segments: u16, segment_bytes: u64, secret: &[u8]) -> Self {
-        let options = options(LOOPBACK.parse().unwrap(), true, segments, segment_bytes);
+        let options = options(true, segments, segment_bytes);
         Self::serve_each(&vec![options; nodes], secret)
     }
 
@@ -49,15 +73,15 @@ impl Nodes {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let shm = Some(format!("divided-{}-{number}", std::process::id()).into());
-        let options = options(LOOPBACK.parse().unwrap(), true, segments, segment_bytes);
-        Self::serve_each(&[NodeOptions { shm, nodes: 2, ..options }], b"")
+        let options = options(true, segments, segment_bytes);
+        Self::serve_each(&[NodeOptions { shm, nodes: 2, ..options }], b"open sesame")
     }
 
     fn serve_each(nodes: &[NodeOptions], secret: &[u8]) -> Self {
         let secret = Secret::new(secret);
-        let node = |options| {
-            let node = MemoryNode::listen(options, secret.clone(), Box::new(Empty)).unwrap();
-            let (address, stopper) = (node.address().unwrap(), node.stopper().unwrap());
+        let node = |options: &NodeOptions| {
+            let (address, node) = listen(options.clone(), secret.clone());
+            let stopper = node.stopper().unwrap();
             (address, stopper, Some(thread::spawn(move || node.serve().unwrap())))
         };
         Self { secret: secret.clone(), nodes: nodes.iter().map(node).collect() }
@@ -72,7 +96,7 @@ impl Nodes {
         self.nodes[0].0
     }
 
-    fn client(&self, encrypt: bool) -> Arc<Client> {
+    pub(crate) fn client(&self, encrypt: bool) -> Arc<Client> {
         let client = Client::connect_with(&self.config(encrypt), &self.secret, Empty::VERSION).unwrap();
         client.prepare(1).unwrap();
         Arc::new(client)
@@ -138,7 +162,7 @@ fn refused(nodes: &Nodes, hello: &[u8]) -> String {
 
 #[test]
 fn chains_longer_than_a_frame_arrive_in_order() {
-    let nodes = Nodes::serve(1, 1, 4 << 20, b"");
+    let nodes = Nodes::serve(1, 1, 4 << 20, b"open sesame");
     for encrypt in [true, false] {
         let client = nodes.client(encrypt);
         let endpoint = TcpEndpoint::new(&client, Some(0), None);
@@ -279,7 +303,7 @@ fn preambles_and_handshakes_of_others_are_refused_with_the_reason() {
 
 #[test]
 fn a_memory_node_refuses_plain_channels_unless_they_are_allowed() {
-    let options = options(LOOPBACK.parse().unwrap(), false, 1, SEGMENT_BYTES);
+    let options = options(false, 1, SEGMENT_BYTES);
     let node = MemoryNode::listen(&options, Secret::new(b""), Box::new(Empty)).unwrap();
     let (address, stopper) = (node.address().unwrap(), node.stopper().unwrap());
     let serving = thread::spawn(move || node.serve().unwrap());
@@ -296,7 +320,8 @@ fn addresses_that_can_not_be_served_are_refused_in_a_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let _taken = TcpListener::bind(taken).unwrap();
     let of = |listen: SocketAddr, segments, segment_bytes, secret: &[u8]| {
-        let options = options(listen, false, segments, segment_bytes);
+        let tcp = Some(TcpListen { address: listen, serves_plain: false });
+        let options = NodeOptions { tcp, ..options(false, segments, segment_bytes) };
         let refused = MemoryNode::listen(&options, Secret::new(secret), Box::new(Empty));
         let refused = refused.map(drop).unwrap_err();
         assert!(matches!(refused, Error::InvalidArgument(_)), "{refused}");
@@ -304,7 +329,7 @@ fn addresses_that_can_not_be_served_are_refused_in_a_line() {
         assert!(!refused.contains('\n'), "{refused}");
         refused
     };
-    let any = LOOPBACK.parse().unwrap();
+    let any = "127.0.0.1:0".parse().unwrap();
     assert!(of(taken, 1, SEGMENT_BYTES, b"").contains("another program listens there"));
     assert!(
         of("192.0.2.1:0".parse().unwrap(), 1, SEGMENT_BYTES, b"open sesame").contains("no network interface")
@@ -317,7 +342,7 @@ fn addresses_that_can_not_be_served_are_refused_in_a_line() {
 
 #[test]
 fn a_process_that_another_finds_gone_is_evicted() {
-    let nodes = Nodes::serve(2, 1, SEGMENT_BYTES, b"");
+    let nodes = Nodes::serve(2, 1, SEGMENT_BYTES, b"open sesame");
     let [first, second] = [(); 2].map(|()| nodes.client(true));
     let endpoint = TcpEndpoint::new(&first, Some(0), None);
     add(&endpoint).unwrap();
@@ -344,6 +369,9 @@ fn a_memory_node_that_stops_is_unreachable_within_the_timeout() {
     assert!(matches!(error, Error::NodeUnreachable(_)), "{error}");
     assert!(began.elapsed() < Duration::from_secs(5));
 }
+
+/// The timeout of clients behind a [`Network`].
+const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// A network between clients and a memory node, which forwards bytes and can change one.
 struct Network {
@@ -387,13 +415,17 @@ impl Network {
         network
     }
 
-    /// Connects through it, with a short timeout.
-    fn endpoint(&self, nodes: &Nodes) -> TcpEndpoint {
+    /// Connects through it, with a short timeout, for a number of threads.
+    fn client(&self, nodes: &Nodes, threads: usize) -> Arc<Client> {
         let mut config = TcpConfig::new(&self.address.to_string()).unwrap();
-        config.nodes.timeout = Duration::from_millis(300);
+        config.nodes.timeout = TIMEOUT;
         let client = Arc::new(Client::connect_with(&config, &nodes.secret, Empty::VERSION).unwrap());
-        client.prepare(1).unwrap();
-        TcpEndpoint::new(&client, Some(0), None)
+        client.prepare(threads).unwrap();
+        client
+    }
+
+    fn endpoint(&self, nodes: &Nodes) -> TcpEndpoint {
+        TcpEndpoint::new(&self.client(nodes, 1), Some(0), None)
     }
 }
 
@@ -452,6 +484,30 @@ fn a_network_that_loses_everything_is_noticed_within_the_timeout_and_what_was_gi
         }
     };
     assert_eq!(after, 1);
+}
+
+/// The first operation of each fails when its connection is silent, a later one when it can not connect again.
+#[test]
+fn threads_of_an_unreachable_memory_node_do_not_wait_one_after_the_other() {
+    const THREADS: u32 = 16;
+    let nodes = one();
+    let network = Network::to(nodes.first());
+    let client = network.client(&nodes, THREADS as usize);
+    network.loses.store(true, Ordering::Relaxed);
+    thread::scope(|scope| {
+        for thread in 0..THREADS as usize {
+            let endpoint = TcpEndpoint::new(&client, Some(thread), None);
+            scope.spawn(move || {
+                let until = Instant::now() + 5 * TIMEOUT;
+                while Instant::now() < until {
+                    let began = Instant::now();
+                    let error = add(&endpoint).unwrap_err();
+                    assert!(matches!(error, Error::NodeUnreachable(_)), "{error}");
+                    assert!(began.elapsed() < TIMEOUT * THREADS / 2, "{:?}", began.elapsed());
+                }
+            });
+        }
+    });
 }
 
 #[test]

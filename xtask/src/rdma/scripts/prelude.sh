@@ -46,6 +46,14 @@ memnode() {
     done
 }
 
+# Delays the TCP packets that this machine sends on its wire by 10 ms, and loses one in a hundred. Other packets pass as before: they are in the
+# first three bands, whatever their priority. The shell has a `tc` of its own, without these.
+slow_tcp() {
+    /usr/bin/tc qdisc add dev eth0 root handle 1: prio bands 4
+    /usr/bin/tc qdisc add dev eth0 parent 1:4 handle 40: netem delay 10ms loss 1%
+    /usr/bin/tc filter add dev eth0 parent 1: protocol ip u32 match ip protocol 6 0xff flowid 1:4
+}
+
 # Runs operations on a set. The program must report that the set is verified.
 set_is_sound() {
     intset --key-ub 64 --prefill 50 --insert 20 --remove 20 "$@" >set.txt
