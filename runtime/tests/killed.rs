@@ -9,6 +9,8 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -313,6 +315,50 @@ fn a_lock_of_a_silent_process_on_a_network_is_taken_over() {
         });
         assert_eq!(told.unwrap(), [true]);
     }
+}
+
+/// A guard keeps its garbage from being freed while it leaves, which takes longer than its lease.
+#[test]
+fn a_process_that_leaves_slowly_is_not_evicted() {
+    let node = Node::new("leaves", [1, 1]);
+    let (stays, leaves) = (node.connect(), node.connect());
+    let (is_pinned, has_left) = (Barrier::new(2), AtomicBool::new(false));
+    let evictions = std::thread::scope(|scope| {
+        let stays = scope.spawn(|| {
+            stays.run(1, async |ct| {
+                record(ct).await?;
+                let mut guard = ct.pin();
+                is_pinned.wait();
+                while !has_left.load(Ordering::Relaxed) {
+                    // The epoch advances now and then.
+                    std::thread::sleep(LEASE * 2 / 5);
+                    drop(guard);
+                    guard = ct.pin();
+                }
+                drop(guard);
+                Ok(ct.status().await?.evictions)
+            })
+        });
+        is_pinned.wait();
+        let retired = leaves.run(1, async |ct| {
+            let at = record(ct).await?;
+            for _ in 0..3 {
+                let g = &ct.pin();
+                let new = Record::new_in(g, Record::init([1; 3])).await?;
+                at.next().store(g, new).await?;
+                let old = at.next().swap(g, Shared::NULL).await?;
+                g.sched_reclaim(old).await?;
+            }
+            Ok(())
+        });
+        retired.unwrap();
+        let began = std::time::Instant::now();
+        drop(leaves);
+        assert!(began.elapsed() > LEASE, "it waited for {:?}", began.elapsed());
+        has_left.store(true, Ordering::Relaxed);
+        stays.join().unwrap()
+    });
+    assert_eq!(evictions.unwrap(), [0]);
 }
 
 /// A process that maps the memory can still write to it: it stays a member.

@@ -181,7 +181,7 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, startup: &Startup) -> Resul
         sweeper.end().await;
     }
     for _ in 0..2 {
-        leave_garbage(ct, PATIENCE * longest).await;
+        leave_garbage(ct, PATIENCE * longest, shortest, &mut heartbeats).await;
         // Returning the heap may take a page from the pool, which is then retired.
         ct.release_heap().await;
     }
@@ -195,14 +195,22 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, startup: &Startup) -> Resul
     Ok(())
 }
 
-/// Frees the process's retired objects, as long as the other processes follow the epoch.
-async fn leave_garbage(ct: &ComputeThread, patience: Duration) {
+/// Frees the process's retired objects, as long as the other processes follow the epoch. Sends heartbeats meanwhile, so that the process is not evicted
+/// while it leaves.
+async fn leave_garbage(ct: &ComputeThread, patience: Duration, interval: Duration, heartbeats: &mut u32) {
     let mut moved = (ct.process.collector.epoch(), ct.now());
+    let mut sent = ct.now();
     let _waiting = ct.has_garbage().then(|| ct.waits_as(Purpose::Epoch));
     loop {
         ct.take_orphans();
         if !ct.has_garbage() || ct.now().saturating_sub(moved.1) > patience {
             return;
+        }
+        if ct.now().saturating_sub(sent) >= interval {
+            *heartbeats = heartbeats.wrapping_add(1);
+            // A process that is unreachable leaves nevertheless.
+            let _ = send_heartbeat(ct, *heartbeats).await;
+            sent = ct.now();
         }
         ct.try_reclaim().await;
         let epoch = ct.process.collector.epoch();
