@@ -136,8 +136,9 @@ struct Counter {
     value: Atomic<u64>,
 }
 
+/// Returns a counter on the first memory node.
 async fn counter(ct: &ComputeThread) -> Result<RemotePtr<Counter>> {
-    let new = async || Counter::new_in(ct, Counter::init()).await?.write(ct).await;
+    let new = async || Counter::new_in(ct.on_node(0), Counter::init()).await?.write(ct).await;
     ct.root_or_init("counter", new).await
 }
 
