@@ -133,6 +133,8 @@ impl WordVerb for ReadWords {
 }
 
 impl Verb for WriteWord {
+    const HAS_RESULT: bool = false;
+
     #[inline(always)]
     fn operation(&self, at: Address) -> Op {
         Op::write(at, 1)
@@ -154,6 +156,8 @@ impl WordVerb for WriteWord {
 }
 
 impl Verb for WriteWords<'_> {
+    const HAS_RESULT: bool = false;
+
     #[inline(always)]
     fn operation(&self, at: Address) -> Op {
         Op::write(at, self.0.len())
