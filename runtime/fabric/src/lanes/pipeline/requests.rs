@@ -62,7 +62,7 @@ impl Posting {
             Op::FetchAdd { addend, .. } => Verb::FetchAdd { ring, addend },
         };
         let position = self.next;
-        let signal = position % SIGNALLED == 0;
+        let signal = position.is_multiple_of(SIGNALLED);
         // First, so that nothing of it is kept while the rest is done.
         outlet.add(Request { verb, target, position, fence, signal });
         self.advance(position, kind, true)
