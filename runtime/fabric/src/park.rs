@@ -85,6 +85,16 @@ impl Parker {
         &self.waker
     }
 
+    /// Wakes the thread, which is the calling one, if this is its waker. Returns whether it is.
+    #[inline]
+    pub fn wake_here(&self, waker: &Waker) -> bool {
+        let is_own = self.waker.will_wake(waker);
+        if is_own {
+            self.bell.was_rung_here.store(true, Ordering::Relaxed);
+        }
+        is_own
+    }
+
     /// Returns whether the thread has been woken since it last looked or slept.
     #[inline]
     pub fn was_woken(&self) -> bool {
@@ -121,6 +131,15 @@ mod tests {
         parker.waker().wake_by_ref();
         parker.park(None);
         assert!(!parker.was_woken());
+    }
+
+    #[test]
+    fn a_thread_wakes_itself_by_its_own_waker_only() {
+        let (parker, other) = (Parker::new(), Parker::new());
+        assert!(!parker.wake_here(other.waker()));
+        assert!(!parker.was_woken() && !other.was_woken());
+        assert!(parker.wake_here(&parker.waker().clone()));
+        assert!(parker.was_woken());
     }
 
     #[test]

@@ -97,6 +97,30 @@ impl Endpoint {
         }
     }
 
+    /// As [`post_single`](Self::post_single), in the usual case: see `LaneEndpoint::try_post_single`.
+    #[allow(clippy::inline_always)] // as above
+    #[inline(always)]
+    #[cfg_attr(not(feature = "_verbs"), allow(unused_variables))]
+    pub(crate) fn try_post_single(&self, op: impl Fn() -> Op + Copy, written: &[u64]) -> Option<Ticket> {
+        match self {
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(verbs) => verbs.try_post_single(op, written),
+            _ => None,
+        }
+    }
+
+    /// As [`poll_single`](Self::poll_single), in the usual case: see `LaneEndpoint::try_poll_single`.
+    #[allow(clippy::inline_always)] // as above
+    #[inline(always)]
+    #[cfg_attr(not(feature = "_verbs"), allow(unused_variables))]
+    pub(crate) fn try_poll_single(&self, ticket: Ticket, into: &mut [u64]) -> Option<()> {
+        match self {
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(verbs) => verbs.try_poll_single(ticket, into),
+            _ => None,
+        }
+    }
+
     /// Polls such an operation. If it is done, copies the first of its words, `into.len()` of them: what it has read.
     #[allow(clippy::inline_always)] // or the result is
     #[inline(always)]

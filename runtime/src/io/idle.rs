@@ -79,6 +79,12 @@ impl Idle {
         self.parker.waker()
     }
 
+    /// Wakes the thread, which is the calling one, if this is its waker. Returns whether it is.
+    #[inline]
+    pub(super) fn wake_here(&self, waker: &Waker) -> bool {
+        self.parker.wake_here(waker)
+    }
+
     /// Wakes the tasks whose timers have expired.
     fn fire_timers(&self, now: impl FnOnce() -> Duration) {
         if self.timers.borrow().is_empty() {

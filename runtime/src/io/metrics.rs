@@ -116,6 +116,19 @@ impl Tally {
         }
     }
 
+    /// Returns whether another operation with an amount below [`AMOUNT_END`] only changes `recent`.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.recent.get() < (1 << 31) - (1 << AMOUNT_BITS)
+    }
+
+    /// Counts an operation for which there [is room](Self::has_room).
+    #[inline]
+    pub(crate) fn add_recent(&self, amount: usize) {
+        debug_assert!(self.has_room() && amount < AMOUNT_END);
+        self.recent.set(self.recent.get().wrapping_add(1 << AMOUNT_BITS | amount as u32));
+    }
+
     /// Counts several operations with this amount together.
     #[inline]
     pub(crate) fn add_all(&self, operations: u32, amount: u32) {

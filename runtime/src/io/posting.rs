@@ -11,7 +11,7 @@ use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 use farfield_fabric::chain::{Counts, RawChain};
 use farfield_fabric::host::{Host, Window};
@@ -57,6 +57,13 @@ pub(crate) trait Thread: Sized + 'static {
 
     /// A chain is about to be posted.
     fn posts_chain(&self);
+
+    /// Returns whether the hooks of an operation, which are [`writes_words`](Self::writes_words), [`accesses`](Self::accesses) and
+    /// [`posts_chain`](Self::posts_chain), would do no more than [`counts_chain`](Self::counts_chain).
+    fn is_quiet(&self) -> bool;
+
+    /// A chain is posted, while the thread [is quiet](Self::is_quiet).
+    fn counts_chain(&self);
 
     /// The thread is about to wait for this many round trips.
     fn waits_for_round_trips(&self, round_trips: u64);
@@ -218,6 +225,12 @@ pub(crate) trait Operations: Thread {
     #[inline]
     fn has(&self, plant: Plant) -> bool {
         self.io().endpoint.virtual_time().is_some_and(|sim| sim.has(plant))
+    }
+
+    /// Wakes the thread if this is its waker. Returns whether it is.
+    #[inline]
+    fn wakes_itself(&self, waker: &Waker) -> bool {
+        self.io().idle.get().is_some_and(|idle| idle.wake_here(waker))
     }
 
     /// Returns the thread's waker and timers.

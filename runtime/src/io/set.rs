@@ -66,7 +66,6 @@ impl<T: Thread, F: Future<Output = Result<R>>, R> Future for TaskSet<'_, T, F, R
     type Output = Result<Vec<R>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut waiting = false;
         let Self { ct, tasks, steps } = &mut *self;
         let mut round = ct.polls_set(steps);
         for (index, task) in tasks.iter_mut().enumerate() {
@@ -84,12 +83,12 @@ impl<T: Thread, F: Future<Output = Result<R>>, R> Future for TaskSet<'_, T, F, R
                         self.clear();
                         return Poll::Ready(Err(error));
                     }
-                    Poll::Pending => waiting = true,
+                    Poll::Pending => {}
                 }
             }
         }
         drop(round);
-        if waiting {
+        if tasks.iter().any(|task| matches!(task, Task::Running(..))) {
             return Poll::Pending;
         }
         let done = tasks.drain(..).map(|task| match task {

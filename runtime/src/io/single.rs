@@ -7,6 +7,9 @@
 //!
 //! Cost over RDMA: two polls, the first of which posts. A poll is a call of one function. The compiler makes a copy of that function for each kind of
 //! operation, not for each type of result.
+//!
+//! That function contains the usual case only: no hook, no failure and no report has work to do. It calls no function in that case, so it saves few
+//! registers, or none. In any other case it has no effect, and ends with a call of the function for all cases.
 
 #![allow(clippy::inline_always)] // or operations and results are copied through memory
 
@@ -15,8 +18,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use super::detached::Detaching;
-use super::metrics::count;
-use super::posting::Thread;
+use super::metrics::{Counters, count};
+use super::posting::{Operations, Thread};
 use super::submit::Submitted;
 use crate::error::{Error, Result};
 use farfield_fabric::chain::{Op, SINGLE_WORDS};
@@ -28,6 +31,9 @@ pub(crate) trait Verb: Copy {
     /// Returns the operation, whose slot is the beginning of its buffer.
     fn operation(&self, at: Address) -> Op;
 
+    /// True if its result is a word or more.
+    const HAS_RESULT: bool = true;
+
     /// Returns the words that it writes.
     #[inline(always)]
     fn written(&self) -> &[u64] {
@@ -37,7 +43,7 @@ pub(crate) trait Verb: Copy {
     /// Posts it on a fabric that keeps it in place; see [`Singles::post_single`].
     #[inline(never)]
     fn post_in_place<T: Thread>(self, at: Address, ct: &T, context: &mut Context<'_>) -> Ticket {
-        ct.post_single(at, self, context)
+        post_in_place(self, at, ct, context)
     }
 
     /// Returns whether it is a CAS that has failed, given the word that it found.
@@ -65,7 +71,30 @@ impl Verb for ReadWords {
 
 #[inline(never)]
 fn post_read<T: Thread>(at: Address, read: ReadWords, ct: &T, context: &mut Context<'_>) -> Ticket {
-    ct.post_single(at, read, context)
+    post_in_place(read, at, ct, context)
+}
+
+#[inline(always)]
+fn post_in_place<T: Thread>(verb: impl Verb, at: Address, ct: &T, context: &mut Context<'_>) -> Ticket {
+    match ct.try_post_single(at, verb) {
+        Some(ticket) if ct.wakes_itself(context.waker()) => ticket,
+        Some(ticket) => wake_another(ticket, context),
+        None => post_in_any_case(verb, at, ct, context),
+    }
+}
+
+/// Wakes a waker that is not the thread's. Returns `ticket`, so that its caller ends with this call.
+#[cold]
+#[inline(never)]
+fn wake_another(ticket: Ticket, context: &Context<'_>) -> Ticket {
+    context.waker().wake_by_ref();
+    ticket
+}
+
+/// As [`Singles::post_single`], in a function of its own.
+#[inline(never)]
+fn post_in_any_case<T: Thread>(verb: impl Verb, at: Address, ct: &T, context: &mut Context<'_>) -> Ticket {
+    ct.post_single(at, verb, context)
 }
 
 /// A READ of one word, whose number the compiler knows.
@@ -98,9 +127,9 @@ enum Polled {
 /// Posts an operation at its first poll, and polls it. `result` receives the buffer at whose beginning its result is. Once it is completed, the state
 /// is that before the first poll, so that nothing is left to drop.
 #[inline(always)]
-pub(crate) fn poll_single<'t, T: Thread, R>(
+pub(crate) fn poll_single<'t, T: Thread, V: Verb, R>(
     state: &mut Unposted<'t, T, Single<'t, T>>,
-    (at, verb): (Address, impl Verb),
+    (at, verb): (Address, V),
     context: &mut Context<'_>,
     result: impl FnOnce(&[u64]) -> R,
 ) -> Poll<Result<R>> {
@@ -120,11 +149,13 @@ pub(crate) fn poll_single<'t, T: Thread, R>(
     let ct = single.ct;
     if !ct.io().endpoint.keeps_singles(words) {
         let result = ready!(single.poll_as_chain(context, result));
-        state.take_posted(ct);
+        state.complete(ct);
         return Poll::Ready(result);
     }
     let mut buffer = [0; SINGLE_WORDS];
-    let polled = if words == 1 {
+    let polled = if !V::HAS_RESULT {
+        single.poll_done(context)
+    } else if words == 1 {
         let polled = single.poll_word(context);
         if let Polled::Done(word) = polled {
             buffer[0] = word;
@@ -136,13 +167,15 @@ pub(crate) fn poll_single<'t, T: Thread, R>(
     } else {
         single.poll_words(context, &mut buffer[..words])
     };
-    let result = match polled {
-        Polled::Pending => return Poll::Pending,
-        Polled::Done(_) => Ok(result(&buffer[..words])),
-        Polled::Failed => Err(ct.error_of_single()),
-    };
-    state.take_posted(ct);
-    Poll::Ready(result)
+    if let Polled::Pending = polled {
+        return Poll::Pending;
+    }
+    // It is over: nothing is left to drop.
+    state.complete(ct);
+    match polled {
+        Polled::Failed => Poll::Ready(Err(ct.error_of_single())),
+        _ => Poll::Ready(Ok(result(&buffer[..words]))),
+    }
 }
 
 /// The first poll, on a fabric that does not keep single operations in place.
@@ -181,20 +214,42 @@ impl<T: Thread> Single<'_, T> {
     #[inline(never)]
     fn poll_word(&mut self, context: &mut Context<'_>) -> Polled {
         let mut word = [0];
-        match self.poll(context, &mut word) {
-            Polled::Done(_) => Polled::Done(word[0]),
-            other => other,
+        match self.ct.try_poll_single(self.ticket, &mut word) {
+            Some(()) => Polled::Done(word[0]),
+            None => self.poll_word_in_any_case(context),
+        }
+    }
+
+    /// Polls an operation without a result in place.
+    #[inline(never)]
+    fn poll_done(&mut self, context: &mut Context<'_>) -> Polled {
+        match self.ct.try_poll_single(self.ticket, &mut []) {
+            Some(()) => Polled::Done(0),
+            None => self.poll_in_any_case(context, &mut []),
         }
     }
 
     /// Polls an operation in place, and copies its words.
     #[inline(never)]
     fn poll_words(&mut self, context: &mut Context<'_>, into: &mut [u64]) -> Polled {
-        self.poll(context, into)
+        match self.ct.try_poll_single(self.ticket, into) {
+            Some(()) => Polled::Done(0),
+            None => self.poll_in_any_case(context, into),
+        }
     }
 
-    #[inline(always)]
-    fn poll(&mut self, context: &mut Context<'_>, into: &mut [u64]) -> Polled {
+    #[inline(never)]
+    fn poll_word_in_any_case(&mut self, context: &mut Context<'_>) -> Polled {
+        let mut word = [0];
+        match self.poll_in_any_case(context, &mut word) {
+            Polled::Done(_) => Polled::Done(word[0]),
+            other => other,
+        }
+    }
+
+    /// Polls an operation in place, whether it is done or not.
+    #[inline(never)]
+    fn poll_in_any_case(&mut self, context: &mut Context<'_>, into: &mut [u64]) -> Polled {
         let Self { ct, ticket } = self;
         debug_assert_ne!(*ticket, Ticket::NONE, "not polled after completion");
         let io = ct.io();
@@ -276,6 +331,44 @@ pub(crate) trait Singles: Detaching {
                 Ticket::NONE
             }
         }
+    }
+
+    /// As [`post_single`](Self::post_single), in the usual case, in which no other part of the thread has work to do; but wakes nothing. In any other
+    /// case returns `None` and has no effect.
+    #[inline(always)]
+    fn try_post_single(&self, at: Address, verb: impl Verb) -> Option<Ticket> {
+        let (io, words) = (self.io(), verb.operation(at).words());
+        let Counters { reads, writes, cas, faa, .. } = &io.counters;
+        let has_room = match verb.operation(at) {
+            Op::Read { .. } => reads.has_room(),
+            Op::Write { .. } => writes.has_room(),
+            Op::CompareExchange { .. } | Op::FetchAdd { .. } => true,
+        };
+        if !has_room || io.has_backlog.get() || !self.is_quiet() {
+            return None;
+        }
+        let ticket = io.endpoint.try_post_single(move || verb.operation(at), verb.written())?;
+        match verb.operation(at) {
+            Op::Read { .. } => reads.add_recent(words),
+            Op::Write { .. } => writes.add_recent(words),
+            Op::CompareExchange { .. } => count(cas, 1),
+            Op::FetchAdd { .. } => count(faa, 1),
+        }
+        self.counts_chain();
+        io.task_stack.makes_step();
+        Some(ticket)
+    }
+
+    /// Polls an operation in place, in the usual case: it is done, and no error is deferred. In any other case returns `None` and has no effect.
+    #[inline(always)]
+    fn try_poll_single(&self, ticket: Ticket, into: &mut [u64]) -> Option<()> {
+        let io = self.io();
+        if io.has_backlog.get() {
+            return None;
+        }
+        io.endpoint.try_poll_single(ticket, into)?;
+        io.task_stack.makes_step();
+        Some(())
     }
 
     /// Returns the error of a single operation that has failed: the first that was deferred.

@@ -156,7 +156,8 @@ impl TaskStack {
     fn leave_task(&self, task: &mut TaskState, set_steps: &mut u64) {
         let left = self.running.get();
         *set_steps = set_steps.wrapping_add(left.steps.wrapping_sub(task.steps));
-        *task = left;
+        debug_assert_eq!(task.number, left.number, "the tasks of a poll have left when it ends");
+        task.steps = left.steps;
     }
 
     /// A task of the set has ended: its parent holds its locks now.

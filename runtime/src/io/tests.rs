@@ -54,6 +54,10 @@ impl Thread for Bare {
     fn posts_chain(&self) {
         self.hooks.borrow_mut().push(Hook::PostsChain);
     }
+    fn is_quiet(&self) -> bool {
+        false // or its hooks would not be called
+    }
+    fn counts_chain(&self) {}
     fn waits_for_round_trips(&self, _: u64) {}
     fn serves_requests(&self) {
         self.served.set(self.served.get() + 1);

@@ -135,6 +135,8 @@ impl WordVerb for ReadWords {
 }
 
 impl Verb for WriteWord {
+    const HAS_RESULT: bool = false;
+
     #[inline(always)]
     fn operation(&self, at: Address) -> Op {
         Op::write(at, 1)
@@ -156,6 +158,8 @@ impl WordVerb for WriteWord {
 }
 
 impl Verb for WriteWords<'_> {
+    const HAS_RESULT: bool = false;
+
     #[inline(always)]
     fn operation(&self, at: Address) -> Op {
         Op::write(at, self.0.len())

@@ -85,6 +85,12 @@ impl Worker {
         }
     }
 
+    /// Returns whether no step is due, and none is being taken.
+    #[inline]
+    pub(crate) fn is_before_step(&self) -> bool {
+        self.until_step.get() > 0 && !self.takes_step.get()
+    }
+
     /// Counts a wait, and takes a step if it is due.
     pub(crate) fn count_wait_towards_step(&self, round_trips: u64) {
         if let Some(member) = self.process.member() {

@@ -236,6 +236,16 @@ impl Thread for Worker {
         self.count_towards_step();
     }
 
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        !self.process.sweep_barrier.is_active() && self.is_before_step()
+    }
+
+    #[inline]
+    fn counts_chain(&self) {
+        self.until_step.set(self.until_step.get() - 1);
+    }
+
     fn waits_for_round_trips(&self, round_trips: u64) {
         self.count_wait_towards_step(round_trips);
     }

@@ -39,9 +39,9 @@ fn library(program: &str, filter: &str, needed: &str) -> String {
 pub(super) fn single(in_machine: bool) -> Vec<Test> {
     let mut tests = vec![
         test("device", 20, DEVICE),
-        test("conformance", 120, &library(TESTS, "conformance", "rdma_conforms")),
+        test("conformance", 120, &library(TESTS, "rdma_conforms", "rdma_conforms")),
         test("two-sides", 120, &few_connections(&library(TESTS, "verbs", "verbs::tests::"))),
-        test("conformance-dlopen", 120, &library(TESTS_DLOPEN, "conformance", "rdma_conforms")),
+        test("conformance-dlopen", 120, &library(TESTS_DLOPEN, "rdma_conforms", "rdma_conforms")),
         test("two-sides-dlopen", 120, &few_connections(&library(TESTS_DLOPEN, "verbs", "verbs::tests::"))),
         test("sets", 180, include_str!("scripts/sets.sh")),
         test("nodes", 120, include_str!("scripts/nodes.sh")),

@@ -165,6 +165,20 @@ impl<C: Connect> Lane<C> {
         pipeline.push_single(op, written, target, link.wire().map(|wire| Port { wire, connect }).as_mut())
     }
 
+    /// As [`push_single`](Self::push_single), if the lane is connected and its pipeline can make the request. If not, returns `None` and has no
+    /// effect.
+    #[allow(clippy::inline_always)] // as above
+    #[inline(always)]
+    pub(crate) fn try_push_single(
+        &mut self,
+        op: impl Fn() -> Op,
+        written: &[u64],
+        target: Target,
+    ) -> Option<usize> {
+        let Self { connect, pipeline, link, .. } = self;
+        pipeline.try_push_single(op, written, target, &mut Port { wire: link.wire()?, connect })
+    }
+
     /// Returns whether a chain is done. If not, polls for completions, and posts queued chains if the thread has no other work.
     #[inline]
     pub(crate) fn is_done(&mut self, number: usize) -> bool {
@@ -199,6 +213,13 @@ impl<C: Connect> Lane<C> {
             return Poll::Ready(taken);
         }
         if self.poll_pending(number) { self.poll_again(number, into) } else { Poll::Pending }
+    }
+
+    /// Takes back a single operation if it is done, as [`Pipeline::try_take_single`]. If not, returns `None` and has no effect.
+    #[allow(clippy::inline_always)] // as its caller
+    #[inline(always)]
+    pub(crate) fn try_poll_single(&mut self, number: usize, into: &mut [u64]) -> Option<()> {
+        self.pipeline.try_take_single(number, into, self.link.wire()?.ring())
     }
 
     /// Takes back a single operation that its own poll has found done.

@@ -126,7 +126,7 @@ pub(crate) enum Verb {
 }
 
 /// Of so many single operations in sequence, one is signalled.
-pub(crate) const SIGNALLED: u64 = 4;
+pub(crate) const SIGNALLED: u64 = 8;
 
 /// A slot for a chain or a single operation in the pipeline. A thread that has warmed up reuses slots.
 struct Flight {
@@ -192,7 +192,7 @@ struct Piece {
 struct Queue {
     first: u32,
     last: u32,
-    len: usize,
+    len: u32,
 }
 
 /// The positions of READs, and of READs and atomics, for which later requests may need a fence: one past the last.
@@ -229,6 +229,12 @@ impl Totals {
     #[inline]
     fn count(&mut self, reads: bool, ends_chain: bool) {
         self.0 = self.0.wrapping_add(u64::from(reads) + (u64::from(ends_chain) << 32));
+    }
+
+    /// Returns the number of READs and atomics, which wraps.
+    #[inline]
+    fn reads(self) -> u32 {
+        self.0 as u32
     }
 
     /// Returns the READs and atomics, and the chains, since `earlier`.
@@ -268,6 +274,10 @@ struct Posting {
     totals: Box<[Totals; MOST_REQUESTS]>,
     /// The position at which credits end; without a connection that of the next request.
     requests_end: u64,
+    /// The same for a single operation that needs no fence, whatever its kind; 0 if flights are queued. And the number of READs and atomics, as in
+    /// `made`, at which credits for them end.
+    usual_end: u64,
+    reads_end: u32,
     ring_space: RingSpace,
     /// Flights with requests to make, in order: a list through [`Flight::after`].
     queue: Queue,
@@ -301,7 +311,7 @@ impl Pipeline {
     /// Pushes a chain, and makes its requests as far as credits go. Returns its number, which is unique until the chain is taken back.
     #[inline]
     pub(crate) fn push(&mut self, chain: RawChain, outlet: Option<&mut impl Outlet>) -> usize {
-        let (number, flight, _) = self.use_slot();
+        let (number, flight) = self.use_slot();
         flight.in_place = false;
         if chain.ops().is_empty() {
             flight.chain = Some(chain);
@@ -331,39 +341,78 @@ impl Pipeline {
         target: Target,
         outlet: Option<&mut impl Outlet>,
     ) -> usize {
-        let (number, flight, posting) = self.use_slot();
+        if self.free as usize >= self.flights.len() {
+            self.add_slot();
+        }
+        match outlet {
+            Some(outlet) if self.posting.has_credits(self.free, Kind::of(&op())) => {
+                let fence = self.posting.detached.fence(Kind::of(&op()), self.posting.first);
+                self.make_single(op, written, target, fence, outlet)
+            }
+            _ => self.queue_single(op(), written),
+        }
+    }
+
+    /// As [`push_single`](Self::push_single), if there are a slot, and credits for the request, and it needs no fence. If not, returns `None` and has no
+    /// effect.
+    #[allow(clippy::inline_always)] // as above
+    #[inline(always)]
+    pub(crate) fn try_push_single(
+        &mut self,
+        op: impl Fn() -> Op,
+        written: &[u64],
+        target: Target,
+        outlet: &mut impl Outlet,
+    ) -> Option<usize> {
+        let can_make = self.posting.has_usual_credits(self.free, Kind::of(&op()));
+        let has_slot = (self.free as usize) < self.flights.len();
+        (can_make && has_slot).then(|| self.make_single(op, written, target, false, outlet))
+    }
+
+    /// Makes the request of a single operation, for which there are a slot and credits. Returns its number.
+    #[allow(clippy::inline_always)] // as above
+    #[inline(always)]
+    fn make_single(
+        &mut self,
+        op: impl Fn() -> Op,
+        written: &[u64],
+        target: Target,
+        fence: bool,
+        outlet: &mut impl Outlet,
+    ) -> usize {
+        let Self { flights, free, posting, .. } = self;
+        let number = *free;
+        let flight = &mut flights[number as usize];
+        flight.end = posting.make_single(number, op(), written, target, fence, outlet);
+        flight.begin();
         flight.op = op();
         flight.in_place = true;
-        match outlet {
-            Some(outlet) if posting.has_credits(number, Kind::of(&op())) => {
-                flight.end = posting.make_single(number, op(), written, target, outlet);
-            }
-            _ => self.queue_single(number, written),
-        }
+        *free = flight.after_free;
         number as usize
     }
 
     #[cold]
-    fn queue_single(&mut self, number: u32, written: &[u64]) {
-        let flight = &mut self.flights[number as usize];
+    fn queue_single(&mut self, op: Op, written: &[u64]) -> usize {
+        let (number, flight) = self.use_slot();
+        flight.op = op;
         flight.in_place = false;
         flight.words[..written.len()].copy_from_slice(written);
         self.enqueue(number);
+        number as usize
     }
 
     /// Takes a slot from the list of free slots.
     #[inline]
-    fn use_slot(&mut self) -> (u32, &mut Flight, &mut Posting) {
+    fn use_slot(&mut self) -> (u32, &mut Flight) {
         if self.free as usize >= self.flights.len() {
             self.add_slot();
         }
-        let Self { flights, free, posting, .. } = self;
+        let Self { flights, free, .. } = self;
         let number = *free;
         let flight = &mut flights[number as usize];
         *free = flight.after_free;
-        flight.looked_at = NEVER;
-        flight.detached = false;
-        (number, flight, posting)
+        flight.begin();
+        (number, flight)
     }
 
     #[cold]
@@ -386,6 +435,7 @@ impl Pipeline {
 
     /// Adds a flight to the queue.
     fn enqueue(&mut self, number: u32) {
+        self.posting.usual_end = 0;
         let flight = &mut self.flights[number as usize];
         (flight.end, flight.next) = (QUEUED, FIRST);
         let queue = &mut self.posting.queue;
@@ -424,16 +474,29 @@ impl Pipeline {
         into: &mut [u64],
         ring: Option<&impl Ring>,
     ) -> Option<Result<()>> {
-        let flight = &mut self.flights[number];
-        if flight.end > self.posting.first {
+        if !self.is_done(number) {
             return None;
         }
-        let Some(ring) = ring.filter(|_| flight.in_place) else {
-            return Some(self.take_displaced(number, into));
-        };
+        let taken = ring.and_then(|ring| self.try_take_single(number, into, ring));
+        Some(taken.map_or_else(|| self.take_displaced(number, into), Ok))
+    }
+
+    /// As [`take_single`](Self::take_single), if the operation is done and its words are in its place. If not, returns `None` and has no effect.
+    #[allow(clippy::inline_always)] // as above
+    #[inline(always)]
+    pub(crate) fn try_take_single(
+        &mut self,
+        number: usize,
+        into: &mut [u64],
+        ring: &impl Ring,
+    ) -> Option<()> {
+        let flight = self.flights.get_mut(number)?;
+        if flight.end > self.posting.first || !flight.in_place {
+            return None;
+        }
         ring.read(number * SINGLE_WORDS, into);
         flight.after_free = std::mem::replace(&mut self.free, number as u32);
-        Some(Ok(()))
+        Some(())
     }
 
     #[cold]
@@ -517,6 +580,7 @@ impl Pipeline {
             let op = flights[number].op(piece.op).expect("it has a piece in flight");
             posting.detached.note(Kind::of(op), piece.position);
         }
+        posting.renew_credits();
     }
 
     /// Returns whether chains are queued.
@@ -547,7 +611,7 @@ impl Pipeline {
     #[inline]
     fn waiting(&self) -> usize {
         let Posting { made, posted_totals, queue, .. } = &self.posting;
-        made.since(*posted_totals).1 + queue.len
+        made.since(*posted_totals).1 + queue.len as usize
     }
 
     /// Returns the number of chains that are posted and not done.
@@ -648,6 +712,13 @@ impl Pipeline {
 }
 
 impl Flight {
+    /// Begins the use of the slot by another chain.
+    #[inline]
+    fn begin(&mut self) {
+        self.looked_at = NEVER;
+        self.detached = false;
+    }
+
     /// Returns its operations.
     #[inline]
     fn ops(&self) -> &[Op] {
@@ -698,6 +769,8 @@ impl Default for Posting {
             done: Totals::default(),
             totals: Box::new([Totals::default(); MOST_REQUESTS]),
             requests_end: 0,
+            usual_end: 0,
+            reads_end: 0,
             ring_space: RingSpace::default(),
             queue: Queue::default(),
             pieces: VecDeque::new(),
@@ -714,10 +787,13 @@ impl Posting {
         &mut self.totals[position as usize % MOST_REQUESTS]
     }
 
-    /// Computes where credits end, after requests are done.
+    /// Computes where credits end. To be called after changes of the credits, of `first`, `done` and `detached`, and after the queue became empty.
     #[inline]
     fn renew_credits(&mut self) {
         self.requests_end = self.first + self.credits.requests as u64;
+        let is_usual = self.queue.len == 0 && self.detached.answers <= self.first;
+        self.usual_end = if is_usual { self.requests_end } else { 0 };
+        self.reads_end = self.done.reads().wrapping_add(self.credits.reads as u32);
     }
 
     /// Returns the credits for READs and atomics in use.

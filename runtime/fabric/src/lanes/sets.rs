@@ -27,6 +27,8 @@ pub(crate) type SharedSet<C> = Arc<[Mutex<Lane<C>>]>;
 /// The lanes of one thread.
 pub(crate) enum Lanes<C: Connect> {
     Own(RefCell<OwnSet<C>>),
+    /// The thread's own, too. Its chains in flight are entered in its waits, since stalls are reported.
+    Watched(RefCell<OwnSet<C>>),
     Shared(SharedSet<C>),
 }
 
@@ -37,11 +39,21 @@ pub(crate) enum Using<'a, C: Connect> {
 }
 
 impl<C: Connect> Lanes<C> {
+    /// Returns the lanes of a thread whose stalls are reported.
+    pub(crate) fn watched(self) -> Self {
+        match self {
+            Self::Own(set) => Self::Watched(set),
+            other => other,
+        }
+    }
+
     /// Returns the lane to a memory node.
     #[inline]
     pub(crate) fn lane(&self, node: usize) -> Using<'_, C> {
         match self {
-            Self::Own(set) => Using::Own(RefMut::map(set.borrow_mut(), |set| &mut set[node])),
+            Self::Own(set) | Self::Watched(set) => {
+                Using::Own(RefMut::map(set.borrow_mut(), |set| &mut set[node]))
+            }
             Self::Shared(set) => Using::Shared(locked(&set[node])),
         }
     }
@@ -50,7 +62,7 @@ impl<C: Connect> Lanes<C> {
     /// can not wake the thread, or other threads use the lanes.
     #[cold]
     pub(crate) fn nap(&self, most: Duration) -> bool {
-        let Self::Own(set) = self else { return false };
+        let (Self::Own(set) | Self::Watched(set)) = self else { return false };
         let mut set = set.borrow_mut();
         let mut under_way = set.iter().filter(|lane| lane.is_under_way());
         let Some(first) = under_way.next().and_then(Lane::descriptor) else { return false };
@@ -74,7 +86,7 @@ impl<C: Connect> Lanes<C> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Own(set) => set.borrow().len(),
+            Self::Own(set) | Self::Watched(set) => set.borrow().len(),
             Self::Shared(set) => set.len(),
         }
     }

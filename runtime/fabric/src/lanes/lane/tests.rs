@@ -313,11 +313,14 @@ fn requests_beyond_the_credits_are_posted_in_turn() {
 /// Pushes a single operation.
 fn push_single(lane: &mut Lane<ToDevice>, op: impl Fn() -> Op, written: &[u64]) -> usize {
     let target = Target { address: op().at().offset(), key: 7 };
-    lane.push_single(op, written, target)
+    lane.try_push_single(&op, written, target).unwrap_or_else(|| lane.push_single(op, written, target))
 }
 
 fn wait_for_single(lane: &mut Lane<ToDevice>, number: usize, into: &mut [u64]) -> Result<()> {
     loop {
+        if lane.try_poll_single(number, into).is_some() {
+            return Ok(());
+        }
         if let Poll::Ready(result) = lane.poll_single(number, into) {
             return result;
         }

@@ -27,6 +27,16 @@ impl Posting {
             && (number as usize) < self.credits.places
     }
 
+    /// As [`has_credits`](Self::has_credits), but false if the request could need a fence. This is asked for each operation, so all that changes rarely
+    /// is in one number.
+    #[allow(clippy::inline_always)] // as below
+    #[inline(always)]
+    pub(crate) fn has_usual_credits(&self, number: u32, kind: Kind) -> bool {
+        self.next < self.usual_end
+            && (kind == Kind::Write || self.made.reads() != self.reads_end)
+            && (number as usize) < self.credits.places
+    }
+
     /// Makes the request of a single operation, for which there are credits. Returns its end. All that depends on its kind is constant.
     #[allow(clippy::inline_always)] // see above
     #[inline(always)]
@@ -36,6 +46,7 @@ impl Posting {
         op: Op,
         written: &[u64],
         target: Target,
+        fence: bool,
         outlet: &mut impl Outlet,
     ) -> u64 {
         let kind = Kind::of(&op);
@@ -50,21 +61,21 @@ impl Posting {
             Op::CompareExchange { expected, new, .. } => Verb::CompareExchange { ring, expected, new },
             Op::FetchAdd { addend, .. } => Verb::FetchAdd { ring, addend },
         };
-        let fence = self.detached.fence(kind, self.first);
-        let signal = self.next % SIGNALLED == SIGNALLED - 1;
-        let position = self.advance(kind, true);
+        let position = self.next;
+        let signal = position.is_multiple_of(SIGNALLED);
+        // First, so that nothing of it is kept while the rest is done.
         outlet.add(Request { verb, target, position, fence, signal });
-        position + 1
+        self.advance(position, kind, true)
     }
 
-    /// Counts the next request. Returns its position.
+    /// Counts the next request, which has this position. Returns the next position.
     #[inline]
-    fn advance(&mut self, kind: Kind, last: bool) -> u64 {
-        let position = self.next;
-        self.next += 1;
+    fn advance(&mut self, position: u64, kind: Kind, last: bool) -> u64 {
+        debug_assert_eq!(position, self.next);
+        self.next = position + 1;
         self.made.count(kind != Kind::Write, last);
         *self.totals(position) = self.made;
-        position
+        position + 1
     }
 
     /// Makes the next request of the first queued chain, if credits allow: copies its payload into the ring. Returns whether they did.
@@ -118,7 +129,7 @@ impl Posting {
             Kind::FetchAdd => Verb::FetchAdd { ring, addend: operands.0 },
         };
         let target = outlet.target(at.add((first * WORD_BYTES) as u64));
-        self.advance(kind, last);
+        self.advance(position, kind, last);
         outlet.add(Request { verb, target, position, fence, signal: last });
         self.pieces.push_back(Piece {
             position,
@@ -134,6 +145,7 @@ impl Posting {
             flight.end = position + 1;
             self.queue.pop(flight.after);
             self.current = FencePoints::default();
+            self.renew_credits();
         } else if end_of_op {
             flight.next = NextPiece { op: index + 1, words: 0 };
         } else {

@@ -97,6 +97,12 @@ fn target(at: Address) -> Target {
     Target { address: at.offset(), key: 0 }
 }
 
+/// Pushes a single operation as threads do: in the usual case, or else in all cases.
+fn push_single(pipeline: &mut Pipeline, op: &Op, written: &[u64], outlet: &mut impl Outlet) -> usize {
+    let pushed = pipeline.try_push_single(|| op.clone(), written, target(op.at()), outlet);
+    pushed.unwrap_or_else(|| pipeline.push_single(|| op.clone(), written, target(op.at()), Some(outlet)))
+}
+
 impl Device {
     fn new() -> Self {
         Self {
@@ -200,9 +206,9 @@ proptest! {
             };
             let number = match &single {
                 Some(op @ Op::Write { slot, .. }) => {
-                    pipeline.push_single(|| op.clone(), chain.written(slot.range()), target(op.at()), Some(&mut device))
+                    push_single(&mut pipeline, op, chain.written(slot.range()), &mut device)
                 }
-                Some(op) => pipeline.push_single(|| op.clone(), &[], target(op.at()), Some(&mut device)),
+                Some(op) => push_single(&mut pipeline, op, &[], &mut device),
                 None => pipeline.push(chain, Some(&mut device)),
             };
             if leave {
@@ -221,7 +227,9 @@ proptest! {
             if in_place {
                 let read = results.first().map_or(0, |(slot, _)| slot.words());
                 let mut words = vec![0; read];
-                pipeline.take_single(number, &mut words, Some(&device)).unwrap().unwrap();
+                if pipeline.try_take_single(number, &mut words, &device).is_none() {
+                    pipeline.take_single(number, &mut words, Some(&device)).unwrap().unwrap();
+                }
                 if let [(_, expected)] = &results[..] {
                     prop_assert_eq!(&words, expected);
                 }
@@ -308,7 +316,7 @@ fn a_detached_chain_is_not_overtaken_until_it_is_done() {
     for single in [false, true] {
         let add = |pipeline: &mut Pipeline, requests: &mut Requests| {
             if single {
-                pipeline.push_single(|| Op::fetch_add(at(2), 1), &[], target(at(2)), Some(requests))
+                push_single(pipeline, &Op::fetch_add(at(2), 1), &[], requests)
             } else {
                 pipeline.push(adding(), Some(requests))
             }
@@ -317,7 +325,7 @@ fn a_detached_chain_is_not_overtaken_until_it_is_done() {
             let mut chain = RawChain::default();
             chain.write(at(3), &[2]);
             pipeline.push(chain, Some(&mut *requests));
-            pipeline.push_single(|| Op::write(at(3), 1), &[2], target(at(3)), Some(requests));
+            push_single(pipeline, &Op::write(at(3), 1), &[2], requests);
         };
         let number = add(&mut pipeline, &mut requests);
         assert_eq!(requests.fences(&mut pipeline), [false]);
@@ -353,9 +361,9 @@ fn a_detached_chain_is_not_overtaken_until_it_is_done() {
 fn the_last_of_a_chain_some_single_operations_and_what_precedes_a_chain_are_signalled() {
     let (mut pipeline, mut requests) = (Pipeline::new(PLENTY), Requests::of(PLENTY));
     let single = |pipeline: &mut Pipeline, requests: &mut Requests| {
-        pipeline.push_single(|| Op::read(at(1), 1), &[], target(at(1)), Some(requests));
+        push_single(pipeline, &Op::read(at(1), 1), &[], requests);
     };
-    for _ in 0..=SIGNALLED {
+    for _ in 0..SIGNALLED + 2 {
         single(&mut pipeline, &mut requests);
     }
     let mut chain = RawChain::default();
@@ -363,8 +371,63 @@ fn the_last_of_a_chain_some_single_operations_and_what_precedes_a_chain_are_sign
     chain.read(at(1), 2);
     pipeline.push(chain, Some(&mut requests));
     single(&mut pipeline, &mut requests);
-    let signals: Vec<bool> = requests.made.iter().map(|request| request.signal).collect();
-    assert_eq!(signals, [false, false, false, true, true, false, true, true]);
+    let signalled: Vec<usize> =
+        (0..).zip(&requests.made).filter_map(|(at, made)| made.signal.then_some(at)).collect();
+    // Two of the single operations, the last before the chain, and the last of the chain.
+    assert_eq!((signalled, requests.made.len()), (vec![0, 8, 9, 11], 13));
+}
+
+#[test]
+fn outside_of_the_usual_case_nothing_is_pushed_or_taken() {
+    const FEW: Credits = Credits { requests: 4, reads: 2, ..PLENTY };
+    let (mut pipeline, mut requests) = (Pipeline::new(FEW), Requests::of(FEW));
+    let add = |pipeline: &mut Pipeline, requests: &mut Requests| {
+        pipeline.try_push_single(|| Op::fetch_add(at(2), 1), &[], target(at(2)), requests)
+    };
+    let write = |pipeline: &mut Pipeline, requests: &mut Requests| {
+        pipeline.try_push_single(|| Op::write(at(3), 1), &[2], target(at(3)), requests)
+    };
+    assert_eq!(write(&mut pipeline, &mut requests), None, "there is no slot");
+    for _ in 0..16 {
+        pipeline.add_slot();
+    }
+    let added = [(); 2].map(|()| add(&mut pipeline, &mut requests).unwrap());
+    assert_eq!(add(&mut pipeline, &mut requests), None, "no credit for an atomic");
+    let written = write(&mut pipeline, &mut requests).unwrap();
+    write(&mut pipeline, &mut requests).unwrap();
+    assert_eq!(write(&mut pipeline, &mut requests), None, "no credit for a request");
+    assert_eq!(requests.made.len(), 4);
+    pipeline.was_posted();
+    pipeline.complete(3, &requests);
+    let mut word = [0];
+    assert_eq!(pipeline.try_take_single(added[0], &mut word, &requests), Some(()));
+    pipeline.detach(written);
+    assert!(write(&mut pipeline, &mut requests).is_some(), "the detached operation is done");
+    let detached = add(&mut pipeline, &mut requests).unwrap();
+    assert_eq!(pipeline.try_take_single(detached, &mut word, &requests), None, "it is not done");
+    pipeline.detach(detached);
+    assert_eq!(write(&mut pipeline, &mut requests), None, "it needs a fence");
+    pipeline.was_posted();
+    pipeline.complete(u64::MAX, &requests);
+    write(&mut pipeline, &mut requests).unwrap();
+    let queued = pipeline.push_single(|| Op::fetch_add(at(2), 1), &[], target(at(2)), None::<&mut Requests>);
+    assert_eq!(write(&mut pipeline, &mut requests), None, "an operation is queued");
+    pipeline.make_requests(&mut requests);
+    write(&mut pipeline, &mut requests).unwrap();
+    pipeline.was_posted();
+    pipeline.complete(u64::MAX, &requests);
+    assert_eq!(
+        pipeline.try_take_single(queued, &mut word, &requests),
+        None,
+        "its words are not in its place"
+    );
+    let lost = write(&mut pipeline, &mut requests).unwrap();
+    pipeline.fail(|operation, address| {
+        error::NodeUnreachable { node: 0, timeout_us: 1, operation, address }.into()
+    });
+    assert_eq!(pipeline.try_take_single(lost, &mut word, &requests), None, "it has failed");
+    assert_eq!(write(&mut pipeline, &mut requests), None, "there is no connection");
+    assert!(pipeline.take_single(lost, &mut [], Some(&requests)).unwrap().is_err());
 }
 
 #[test]
