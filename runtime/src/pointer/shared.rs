@@ -34,6 +34,11 @@ pub trait Marks: 'static {}
 /// The marks of a [`Shared`]'s link: named ones, or `()`, which has none.
 ///
 /// Implemented for these, and by `#[marks(…)]` for no other type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not name a link's marks",
+    label = "is not declared by `#[marks(…)]`",
+    note = "`#[marks(deleted)]` on a field of `Node` declares `NodeMarked`"
+)]
 pub trait MaybeMarks: sealed::Sealed + 'static {
     /// What a pointer keeps beside its address: the link's word, or nothing.
     #[doc(hidden)]
@@ -67,6 +72,7 @@ impl MaybeMarks for () {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<M: Marks> MaybeMarks for M {
     type Kept = u64;
 
