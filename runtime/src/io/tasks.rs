@@ -13,6 +13,7 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::detached::Detaching;
 use super::idle::{Sleeping, Timer};
 use super::posting::{Operations, Thread};
 use super::task_stack::Polling;
@@ -46,13 +47,17 @@ pub(super) async fn pend_once<T: Thread>(ct: &T) {
 }
 
 /// Yielding and sleeping.
-pub(crate) trait Tasks: Operations {
+pub(crate) trait Tasks: Detaching {
     /// Yields once to the thread's other tasks and to other threads.
     async fn give_way(&self) {
         self.serves_requests();
         match self.timer(|sim, task| sim.yield_now(task)) {
             Some(timer) => drop(timer.await),
-            None => pend_once(self).await,
+            None => {
+                // A thread that only yields would protect their memory for ever.
+                self.poll_detached();
+                pend_once(self).await;
+            }
         }
     }
 
