@@ -13,7 +13,6 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::detached::Detaching;
 use super::idle::{Sleeping, Timer};
 use super::posting::{Operations, Thread};
 use super::task_stack::Polling;
@@ -47,15 +46,15 @@ pub(super) async fn pend_once<T: Thread>(ct: &T) {
 }
 
 /// Yielding and sleeping.
-pub(crate) trait Tasks: Detaching {
+pub(crate) trait Tasks: Sleeping {
     /// Yields once to the thread's other tasks and to other threads.
     async fn give_way(&self) {
         self.serves_requests();
         match self.timer(|sim, task| sim.yield_now(task)) {
             Some(timer) => drop(timer.await),
             None => {
-                // A thread that only yields would protect their memory for ever.
-                self.poll_detached();
+                // A thread that only yields would keep the epoch from advancing for ever.
+                self.is_underway();
                 pend_once(self).await;
             }
         }
