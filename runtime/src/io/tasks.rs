@@ -50,13 +50,12 @@ pub(crate) trait Tasks: Sleeping {
     /// Yields once to the thread's other tasks and to other threads.
     async fn give_way(&self) {
         self.serves_requests();
-        match self.timer(|sim, task| sim.yield_now(task)) {
-            Some(timer) => drop(timer.await),
-            None => {
-                // A thread that only yields would keep the epoch from advancing for ever.
-                self.is_underway();
-                pend_once(self).await;
-            }
+        if let Some(timer) = self.timer(|sim, task| sim.yield_now(task)) {
+            drop(timer.await);
+        } else {
+            // A thread that only yields would keep the epoch from advancing for ever.
+            self.is_underway();
+            pend_once(self).await;
         }
     }
 
