@@ -30,7 +30,7 @@ pub(crate) fn output_error() -> Option<&'static io::Error> {
     FAILED.get().filter(|error| error.kind() != ErrorKind::BrokenPipe)
 }
 
-/// Prints a line to the [standard output](print).
+/// Prints a line to the [standard output](fn@print).
 macro_rules! print_line {
     ($($arguments:tt)*) => {{
         let _ = $crate::format::print(format_args!("{}\n", format_args!($($arguments)*)));

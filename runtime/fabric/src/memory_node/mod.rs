@@ -50,8 +50,8 @@ impl MemoryNode {
     /// Makes the memory, and listens.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for an option out of its bounds, or an address that can not be listened on;
-    /// [`Error::CannotServe`] for a name that can not be used, or too little memory; [`Error::System`].
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an option out of its bounds, or an address that can not be listened on;
+    /// [`Error::CannotServe`](crate::Error::CannotServe) for a name that can not be used, or too little memory; [`Error::System`](crate::Error::System).
     pub fn listen(options: &NodeOptions, secret: Secret, contents: Box<dyn Contents>) -> Result<Self> {
         let is_alone = options.shm.is_some();
         let geometry = own_geometry(options.nodes, options.segments, options.segment_bytes, is_alone)?;
@@ -83,7 +83,7 @@ impl MemoryNode {
     /// Registers the memory with an RDMA device, and listens at an address of it.
     ///
     /// # Errors
-    /// As above; [`Error::System`] also if there is no device, or it may not be used.
+    /// As above; [`Error::System`](crate::Error::System) also if there is no device, or it may not be used.
     #[cfg(feature = "_verbs")]
     pub fn listen_verbs(
         options: &verbs::VerbsNodeOptions,
@@ -132,7 +132,7 @@ impl MemoryNode {
     /// Serves until its stopper stops it; then closes all connections, and removes the files of its cluster in shared memory.
     ///
     /// # Errors
-    /// [`Error::System`] if it can not wait for its sockets; also if its device is removed.
+    /// [`Error::System`](crate::Error::System) if it can not wait for its sockets; also if its device is removed.
     pub fn serve(self) -> Result<()> {
         match self.0 {
             Kind::Host { server, .. } => server.serve(),

@@ -6,7 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `directory` | the files of a cluster: their owner, their locks, and the removal of stale ones |
-//! | `connection` | the memory node: makes the memory, and passes it to clients; [`server`](crate::server) serves them |
+//! | `connection` | the memory node: makes the memory, and passes it to clients; `server` serves them |
 //! | `client` | an admitted process |
 //! | `passing` | passing the memory's descriptor, with the welcome |
 //!

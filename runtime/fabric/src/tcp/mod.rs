@@ -7,7 +7,7 @@
 //! | `frame` | batches of operations, and their answers |
 //! | `line` | a client's end of a connection |
 //! | `network` | a process's side: connections of lanes (`lanes`), and control connections |
-//! | `connection` | a memory node's end of a connection; [`server`](crate::server) serves it |
+//! | `connection` | a memory node's end of a connection; `server` serves it |
 //!
 //! Threads post on lanes (`lanes`), as over RDMA. All chains that a thread's tasks have ready become one frame, which is written by one system call. The
 //! memory node's thread executes it in order and answers by one frame.
