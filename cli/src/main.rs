@@ -10,10 +10,12 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "_verbs")]
-mod devices;
+// First, since the others use its macro.
 #[macro_use]
 mod format;
+
+#[cfg(feature = "_verbs")]
+mod devices;
 mod inspect;
 mod maintain;
 mod memnode;
