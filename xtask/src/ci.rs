@@ -63,9 +63,7 @@ pub(crate) fn run() -> Result<(), String> {
     step("sets", sets)?;
     step("TCP", || workspace::run(&["cargo", "xtask", "tcp-test"], &variables))?;
     step("fuzz", || fuzz::run(&fuzz::Options::short()))?;
-    let [shm, tcp] = crash::Options::short();
-    step("crash test", || crash::run(&shm))?;
-    step("crash test over TCP", || crash::run(&tcp))?;
+    step("crash test", || crash::run(&crash::Options::short()))?;
     step("corruption", || corrupt::run(&corrupt::Options::short()))?;
     step("soak", || soak::run(&soak::Options::short()))?;
     // Tests that were skipped: see `runtime/tests/skip`.
