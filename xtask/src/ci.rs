@@ -61,7 +61,6 @@ pub(crate) fn run() -> Result<(), String> {
     })?;
     step("RDMA", || rdma::run(&rdma::Options::all(), &results::recorded_figures()?))?;
     step("sets", sets)?;
-    step("TCP", || workspace::run(&["cargo", "xtask", "tcp-test"], &variables))?;
     step("fuzz", || fuzz::run(&fuzz::Options::short()))?;
     step("crash test", || crash::run(&crash::Options::short()))?;
     step("corruption", || corrupt::run(&corrupt::Options::short()))?;

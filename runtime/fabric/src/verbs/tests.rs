@@ -325,7 +325,7 @@ fn a_client_without_a_proof_gets_no_segment_table() {
 fn a_memory_node_of_impossible_segments_is_refused() {
     let listen = "127.0.0.1:0".parse().unwrap();
     for (segments, segment_bytes, said) in [
-        (0, SEGMENT_BYTES, "segments is 0: "),
+        (0, SEGMENT_BYTES, "number of segments is 1 times 0: "),
         (1025, SEGMENT_BYTES, "segments is 1025: "),
         (1, 0, "segment size is 0: "),
         (1, 27_335, "segment size is 27335: "),

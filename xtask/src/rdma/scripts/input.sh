@@ -20,7 +20,7 @@ memnode 7001 --secret-file secret
 refuses "listening address is $RDMA_ADDRESS:7001: another program listens there already" farfield memnode --listen rdma://$RDMA_ADDRESS:7001
 refuses "does not know the cluster's secret" farfield ping "$cluster"
 refuses "does not know the cluster's secret" farfield ping "$cluster?secret-file=other"
-refuses "segments is 0" farfield memnode --listen rdma://$RDMA_ADDRESS:7002 --segments 0
+refuses "number of segments is 1 times 0" farfield memnode --listen rdma://$RDMA_ADDRESS:7002 --segments 0
 refuses "segment size is 64" farfield memnode --listen rdma://$RDMA_ADDRESS:7002 --segment-size 64
 # A client with another protocol does not disturb the memory node.
 timeout 10 ib_read_lat -R -p 7001 $PERFTEST "$RDMA_ADDRESS" >/dev/null 2>&1 && exit 1
