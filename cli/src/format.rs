@@ -18,7 +18,7 @@ pub(crate) enum Format {
 /// The first error of writing.
 static FAILED: OnceLock<io::Error> = OnceLock::new();
 
-/// Writes to the standard output. A command does its work also if nobody reads. Returns whether somebody may.
+/// Writes to the standard output. Returns whether the text was written: a reader may have closed the pipe, and the command goes on.
 pub(crate) fn print(text: Arguments<'_>) -> bool {
     let written = io::stdout().write_fmt(text);
     written.map_err(|error| FAILED.set(error)).is_ok()

@@ -66,7 +66,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The runs that every change must pass.
+    /// The run that every change must pass.
     pub(crate) fn short() -> Self {
         Self { cluster: Fabric::Shm, kills: 20, stops: 5, way: None, seed: 1, format: Format::Text }
     }
