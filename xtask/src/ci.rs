@@ -60,9 +60,11 @@ pub(crate) fn run() -> Result<(), String> {
         workspace::run(&doc, &[("RUSTDOCFLAGS", "-D warnings"), ("CARGO_TARGET_DIR", rdma::TARGET)])
     })?;
     step("RDMA", || rdma::run(&rdma::Options::all(), &results::recorded_figures()?))?;
+    step("TCP", || workspace::run(&["cargo", "xtask", "tcp-test"], &variables))?;
     step("sets", sets)?;
     step("fuzz", || fuzz::run(&fuzz::Options::short()))?;
     step("crash test", || crash::run(&crash::Options::short()))?;
+    step("crash test over TCP", || crash::run(&crash::Options::short_over_tcp()))?;
     step("corruption", || corrupt::run(&corrupt::Options::short()))?;
     step("soak", || soak::run(&soak::Options::short()))?;
     // Tests that were skipped: see `runtime/tests/skip`.

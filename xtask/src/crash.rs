@@ -70,6 +70,11 @@ impl Options {
     pub(crate) fn short() -> Self {
         Self { cluster: Fabric::Shm, kills: 20, stops: 5, way: None, seed: 1, format: Format::Text }
     }
+
+    /// The run over TCP that every change must pass.
+    pub(crate) fn short_over_tcp() -> Self {
+        Self { cluster: Fabric::Tcp, stops: 0, way: Some(Way::Swept), ..Self::short() }
+    }
 }
 
 /// The fabric of the cluster.
