@@ -29,7 +29,7 @@ pub(crate) struct EntryOptions {
     pub(crate) seeds: Option<TokenStream>,
 }
 
-fn default_crate() -> Path {
+pub(crate) fn default_crate() -> Path {
     syn::parse_quote!(::farfield)
 }
 

@@ -51,6 +51,9 @@ pub(crate) fn marks(
         return errors
             .at(attr, "a `StampedLink` has no marks, because its spare bits hold the stamp: use a `Link`");
     }
+    if is_called(element, "TaggedLink") {
+        return errors.at(attr, "a `TaggedLink` has no marks: add a flag to its tag, `#[tag(deleted, …)]`");
+    }
     if !is_called(element, "Link") {
         return errors.at(attr, "only a `Link` can have marks");
     }

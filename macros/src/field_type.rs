@@ -58,7 +58,7 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 /// Cells with a default initial value.
-const WITH_DEFAULT: &[&str] = &["Atomic", "Link", "StampedLink", "Lock"];
+const WITH_DEFAULT: &[&str] = &["Atomic", "Link", "TaggedLink", "StampedLink", "Lock"];
 
 /// The last segment of a type's path.
 pub(crate) fn last_segment(ty: &Type) -> Option<&PathSegment> {
@@ -289,7 +289,7 @@ fn check_word(ty: &Type, inner: &Type, owner: &Ident) -> Result<()> {
             format!("an `Atomic` holds 8 bytes, the most that the network changes atomically: {instead}");
         return Err(Error::new_spanned(ty, message));
     }
-    for cell in ["Atomic", "Link", "StampedLink", "Lock", "Versioned", "Tail"] {
+    for cell in ["Atomic", "Link", "TaggedLink", "StampedLink", "Lock", "Versioned", "Tail"] {
         if is_called(inner, cell) {
             let message = format!("`{cell}` is a cell with operations of its own: remove the `Atomic`");
             return Err(Error::new_spanned(inner, message));

@@ -1,4 +1,4 @@
-//! The macros of Farfield: `#[remote]`, `#[derive(Word)]`, `fetch!`, `#[main]` and `#[test]`.
+//! The macros of Farfield: `#[remote]`, `#[tag]`, `#[derive(Word)]`, `fetch!`, `#[main]` and `#[test]`.
 //!
 //! Programs use them through the crate `farfield`, which re-exports and documents them. This page is for changes of the macros.
 //!
@@ -15,7 +15,7 @@
 //! | the model | `model.rs` | add a property of a struct or a field that `expand` needs |
 //! | write code | `expand.rs` | change the types, constructors, accessors and marks that users see |
 //! | | `implement.rs` | change the implementations of traits: the second stage, expanded from a list of the fields |
-//! | other macros | `word.rs`, `fetch.rs`, `entry.rs` | change `#[derive(Word)]`, `fetch!`, `#[main]` and `#[test]` |
+//! | other macros | `tag.rs`, `word.rs`, `fetch.rs`, `entry.rs` | change `#[tag]`, `#[derive(Word)]`, `fetch!`, `#[main]` and `#[test]` |
 //! | report | `errors.rs` | change how errors are collected |
 //!
 //! Tests: `mistakes.rs` has the message of each rejection, and `snapshots.rs` compares the generated code with the files in
@@ -32,6 +32,7 @@ mod field_type;
 mod implement;
 mod model;
 mod parse;
+mod tag;
 mod word;
 
 #[cfg(test)]
@@ -47,6 +48,14 @@ use proc_macro::TokenStream;
 #[proc_macro_attribute]
 pub fn remote(options: TokenStream, item: TokenStream) -> TokenStream {
     expand::remote(options.into(), item.into()).into()
+}
+
+/// Declares the tag of a tagged link.
+///
+/// See the re-export in the crate `farfield`.
+#[proc_macro_attribute]
+pub fn tag(options: TokenStream, item: TokenStream) -> TokenStream {
+    tag::expand(options.into(), item.into()).into()
 }
 
 /// Lets a newtype or a C-like enum be held by an atomic word.

@@ -14,20 +14,27 @@ fn expand(options: &str, item: &str) -> Vec<Item> {
 
 /// The error messages and the structs of an expansion.
 fn outcome(options: &str, item: &str) -> (Vec<String>, Vec<ItemStruct>) {
-    let (mut messages, mut structs) = (Vec::new(), Vec::new());
-    for item in expand(options, item) {
-        match item {
-            Item::Macro(item)
-                if item.mac.path.segments.last().is_some_and(|last| last.ident == "compile_error") =>
-            {
-                let message = <LitStr as syn::parse::Parse>::parse.parse2(item.mac.tokens);
-                messages.push(message.expect("an error has a message").value());
-            }
-            Item::Struct(item) => structs.push(item),
-            _ => {}
+    let (structs, others): (Vec<Item>, Vec<Item>) =
+        expand(options, item).into_iter().partition(|item| matches!(item, Item::Struct(_)));
+    let structs = structs.into_iter().filter_map(|item| match item {
+        Item::Struct(item) => Some(item),
+        _ => None,
+    });
+    (errors(others), structs.collect())
+}
+
+/// The error messages in an expansion.
+fn errors(expansion: Vec<Item>) -> Vec<String> {
+    let mut messages = Vec::new();
+    for item in expansion {
+        if let Item::Macro(item) = item
+            && item.mac.path.segments.last().is_some_and(|last| last.ident == "compile_error")
+        {
+            let message = <LitStr as syn::parse::Parse>::parse.parse2(item.mac.tokens);
+            messages.push(message.expect("an error has a message").value());
         }
     }
-    (messages, structs)
+    messages
 }
 
 /// The error messages for a struct with these fields. Its five types must be generated all the same.
@@ -215,6 +222,35 @@ fn unknown_and_repeated_options_are_rejected() {
         "a layout must be the same in every build: put `#[cfg]` on the struct, with one struct for each case";
     check("#[cfg(test)] a: u64", &[message]);
     check("#[cfg_attr(test, local)] a: u64", &[message]);
+}
+
+#[test]
+fn each_mistake_in_a_tag_has_one_message() {
+    let messages = |options: &str, item: &str| {
+        let [options, item]: [TokenStream; 2] =
+            [options, item].map(|text| text.parse().expect("a case is tokens"));
+        let expansion = syn::parse2::<syn::File>(crate::tag::expand(options, item));
+        errors(expansion.expect("the generated code is Rust").items)
+    };
+    assert_eq!(messages("a: 1, b: 9, c, r#type: 3, crate = other", "pub struct Tag;"), [""; 0]);
+    let no_fields =
+        "a tag is a struct without fields and parameters: `#[tag(fingerprint: 8, size: 8)] struct SlotTag;`";
+    for (options, item, message) in [
+        ("", "struct Tag;", "name the tag's fields and their bits: `#[tag(fingerprint: 8, size: 8)]`"),
+        ("a: 0", "struct Tag;", "a field of a tag has 1 to 16 bits"),
+        ("a: 17", "struct Tag;", "a field of a tag has 1 to 16 bits"),
+        ("a: 16, b", "struct Tag;", "the fields have 17 bits together: a link has 16 beside its address"),
+        ("a: 1, a: 2", "struct Tag;", "the field `a` is declared twice"),
+        (
+            "new",
+            "struct Tag;",
+            "a tag's field cannot be called `new`: tags already have a method of that name",
+        ),
+        ("a: 1", "struct Tag { a: u8 }", no_fields),
+        ("a: 1", "struct Tag<T>;", no_fields),
+    ] {
+        assert_eq!(messages(options, item), [message], "{options} on {item}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod refused;
 
 pub use farfield_macros::implement;
 
-pub use crate::cell::{NewObject, Owned, Place, attach, fetch};
+pub use crate::cell::{NewObject, Owned, Place, Tag, attach, fetch};
 pub use crate::entry::{run_main, run_sim_test, run_test};
 pub use crate::pointer::Site;
 pub use crate::pointer::{Address, Marks, RemotePtr, Shared};

@@ -40,7 +40,7 @@
 //! | connect, start threads | [`Cluster`]: [`connect`](Cluster::connect) lists the URLs, [`run`](Cluster::run) starts threads |
 //! | write a program or a test without a `Cluster` of its own | [`#[farfield::main]`](macro@main), [`#[farfield::test]`](macro@test) |
 //! | call far memory from tokio or another executor | [`Client`] |
-//! | define the fields of an object | [`#[remote]`](macro@remote): [`Atomic`], [`Link`], [`StampedLink`], [`Lock`], [`Versioned`], [`Tail`], [`Array`] |
+//! | define the fields of an object | [`#[remote]`](macro@remote): [`Atomic`], [`Link`], [`TaggedLink`], [`StampedLink`], [`Lock`], [`Versioned`], [`Tail`], [`Array`] |
 //! | store a type of one's own in a field | [`#[derive(Word)]`](macro@Word), [`Pod`] |
 //! | point to an object | [`RemotePtr`], [`Shared`], [`Owned`] |
 //! | read and change a field | [`Place`]; several fields with [`fetch!`](macro@fetch) |
@@ -126,9 +126,9 @@ mod sweep;
 
 pub use admin::{Dumped, DumpedTarget, DumpedValue, MemberStatus, RootStatus, Status};
 pub use cell::{
-    Array, Atomic, Cached, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock, LockGuard,
-    LockState, NewObject, Owned, Place, Publish, Read, ReleaseError, Stamped, StampedLink, Tail, TailRef,
-    Version, Versioned, op,
+    Array, Atomic, Blob, BlobSnapshot, Cached, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock,
+    LockGuard, LockState, NewObject, Owned, Place, Publish, Read, ReleaseError, SizeClass, Stamped,
+    StampedLink, Tag, Tagged, TaggedLink, TaggedWord, Tail, TailRef, Version, Versioned, op,
 };
 pub use client::{Call, Client, ClientOptions};
 pub use epoch::{LocalEpoch, LocalGuard, LocalThread};
@@ -248,6 +248,44 @@ pub use farfield_macros::main;
 /// [`Field`](layout::Field) lists the types of fields, and [`Place`] their operations. The book has a reference with a program that uses every
 /// option.
 pub use farfield_macros::remote;
+/// Declares the [tag](Tag) of a [`TaggedLink`]: bit fields of at most 16 bits together.
+///
+/// ```
+/// use farfield::prelude::*;
+///
+/// /// What a bucket knows of an entry.
+/// #[tag(fingerprint: 8, size: 6, moved)]
+/// pub struct SlotTag;
+///
+/// #[remote]
+/// struct Entry {
+///     key: u64,
+/// }
+///
+/// #[remote]
+/// struct Bucket {
+///     slots: [TaggedLink<Entry, SlotTag>; 7],
+/// }
+///
+/// # Cluster::connect("local:size=64KiB")?.run(1, async |ct| {
+/// let g = &ct.pin();
+/// let bucket = Bucket::new_in(ct, Bucket::init()).await?.write(ct).await?;
+/// let slot = bucket.slots().at(0);
+/// let empty = slot.load(g).await?;
+/// let entry = Entry::new_in(ct, Entry::init(7)).await?;
+/// let stored = slot.compare_exchange(g, empty, entry, SlotTag::new(0x5a, 1, false)).await?;
+/// assert!(stored.is_ok());
+/// let seen = slot.load(g).await?; // the tag is known before the entry is read
+/// assert_eq!((seen.tag().fingerprint(), seen.tag().size(), seen.tag().moved()), (0x5a, 1, false));
+/// assert_eq!(seen.shared().read(g).await?.key, 7);
+/// # Ok(()) })?;
+/// # Ok::<(), farfield::Error>(())
+/// ```
+///
+/// `name: N` is a number of N bits, from 1 to 16: a `u8` or a `u16`. A name alone is a `bool`. For each there are a method `name` and a method
+/// `with_name`, which returns the tag with another value. `new` takes all values in their order. A value of more bits than its field panics, in a constant
+/// at compile time. `#[tag(crate = path, …)]` names the crate if it was renamed.
+pub use farfield_macros::tag;
 /// Turns an `async fn` that takes a `&ComputeThread` and returns `()` or a `Result<()>` into a test.
 ///
 /// Takes the options of [`main`](macro@main). The function runs on each thread; an error fails the test with its message. Waits longer than five
@@ -281,9 +319,9 @@ pub mod layout {
 /// The items that programs with remote structs use.
 pub mod prelude {
     pub use crate::{
-        Atomic, Backoff, Chain, Cluster, ComputeThread, Guard, Link, Lock, LockGuard, Owned, Place,
-        RemotePtr, Result, Shared, Site, Stamped, StampedLink, Tail, Versioned, Walk, Word, fetch, op,
-        remote,
+        Atomic, Backoff, Blob, Chain, Cluster, ComputeThread, Guard, Link, Lock, LockGuard, Owned, Place,
+        RemotePtr, Result, Shared, Site, SizeClass, Stamped, StampedLink, Tagged, TaggedLink, TaggedWord,
+        Tail, Versioned, Walk, Word, fetch, op, remote, tag,
     };
 }
 

@@ -22,6 +22,7 @@ const TOPICS: &[(&str, usize, usize)] = &[
     ("names", 7, 0),
     ("options", 14, 0),
     ("shapes", 10, 2),
+    ("tag", 9, 1),
     ("tail", 3, 0),
     ("types", 17, 0),
     ("word", 4, 0),

@@ -41,6 +41,7 @@ const UNSAFE_FILES: &[&str] = &[
     "runtime/fabric/src/verbs/queue.rs",
     "runtime/fabric/src/verbs/queue_pair.rs",
     "runtime/fabric/src/verbs/region.rs",
+    "runtime/src/cell/blob.rs",
     "runtime/words/src/array.rs",
     "runtime/words/src/describe.rs",
     "runtime/words/src/remote.rs",

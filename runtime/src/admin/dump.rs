@@ -42,7 +42,7 @@ pub enum DumpedValue {
     Pointer {
         /// The address in the pointer.
         address: Address,
-        /// The mark bits, or the stamp of a stamped link.
+        /// The mark bits, or the tag or stamp beside a compressed address.
         marks: u64,
         /// The object.
         target: DumpedTarget,
@@ -292,7 +292,7 @@ impl Dump<'_> {
             (FieldKind::Pointer(to) | FieldKind::Link(to), Some(word)) => {
                 self.pointer(Address::from_bits(word & !7), word & 7, to, depth)
             }
-            (FieldKind::Stamped(to), Some(word)) => {
+            (FieldKind::Tagged(to), Some(word)) => {
                 self.pointer(Address::from_compressed(word), word >> 48, to, depth)
             }
             (FieldKind::Lock, Some(word)) => DumpedValue::Lock(word),
@@ -304,7 +304,7 @@ impl Dump<'_> {
             (
                 FieldKind::Pointer(_)
                 | FieldKind::Link(_)
-                | FieldKind::Stamped(_)
+                | FieldKind::Tagged(_)
                 | FieldKind::Lock
                 | FieldKind::Tail { .. },
                 None,

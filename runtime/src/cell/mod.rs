@@ -8,6 +8,7 @@
 //! | a plain value, a nested `#[remote]` struct | `read` |
 //! | [`Atomic<T>`] | `load`, `store`, `swap`, `compare_exchange`, `fetch_*` |
 //! | [`Link<T>`] | `load`, `store`, `compare_exchange`, publishing an [`Owned<T>`](crate::Owned) |
+//! | [`TaggedLink<T, G>`] | the same, with a tag beside the pointer |
 //! | [`StampedLink<T>`] | the same, with a stamp that changes on every store |
 //! | [`Lock`] | `try_acquire`, `acquire` |
 //! | [`Versioned<T>`] | `read`, which is never torn, and `write` |
@@ -15,6 +16,7 @@
 
 mod array;
 mod atomic;
+mod blob;
 mod cached;
 mod chain;
 mod fetch;
@@ -25,6 +27,7 @@ pub mod op;
 mod owned;
 mod read;
 mod stamped;
+mod tagged;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -36,6 +39,7 @@ use std::ops::Deref;
 
 pub use array::Array;
 pub use atomic::Atomic;
+pub use blob::{Blob, BlobSnapshot, SizeClass};
 pub use cached::Cached;
 pub use chain::Chain;
 pub use fetch::{FieldGroup, fetch};
@@ -44,6 +48,7 @@ pub use lock::{Lock, LockGuard, LockState, ReleaseError};
 pub use owned::{NewObject, Owned, Publish};
 pub use read::Read;
 pub use stamped::{Stamped, StampedLink};
+pub use tagged::{Tag, Tagged, TaggedLink, TaggedWord};
 pub use tail::{Tail, TailRef};
 pub use versioned::{Version, Versioned};
 

@@ -4,8 +4,8 @@
 //!
 //! | function | result |
 //! |---|---|
-//! | [`read`], [`load`], [`peek`] | the value |
-//! | [`store`] | nothing for an atomic; a link's new value |
+//! | [`read`], [`read_bytes`], [`load`], [`peek`], [`peek_bytes`] | the value |
+//! | [`store`] | a `Link`'s new value; nothing for an atomic or a tagged link |
 //! | [`compare_exchange`], [`compare_exchange_link`], [`fetch_add`] | the previous value |
 //! | [`write()`] | the object, in case no link holds it |
 //! | [`try_lock`] | the lock's guard, if it was free |
@@ -22,9 +22,11 @@ use farfield_fabric::host::{self, Host};
 use farfield_words::scratch::{Scratch, bytes};
 use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, Word, try_array};
 
+use super::blob::{Blob, SizeClass, decode_blob};
 use super::link::{Exchanged, LinkWord};
 use super::owned::Publish;
 use super::read::check_aligned;
+use super::tagged::{TaggedLink, TaggedWord};
 use super::{Atomic, CompareExchangeError, Link, Lock, LockGuard, Owned, Place};
 use crate::error::Result;
 use crate::io::operations::*;
@@ -123,6 +125,25 @@ impl<T: Remote> Readable<'_> for RemotePtr<T> {
 pub trait Loadable: Field {}
 impl<T: Word> Loadable for Atomic<T> {}
 impl<T: Remote, M: MaybeMarks> Loadable for Link<T, M> {}
+impl<T: Remote, G: 'static> Loadable for TaggedLink<T, G> {}
+
+/// A cell with a pointer, which a chain can compare and exchange: a [`Link`], a [`TaggedLink`].
+pub trait Exchangeable: Field {
+    #[doc(hidden)]
+    fn word(value: Self::Init) -> u64;
+}
+impl<T: Remote, M: MaybeMarks> Exchangeable for Link<T, M> {
+    #[inline]
+    fn word(value: LinkWord<T, M>) -> u64 {
+        value.word
+    }
+}
+impl<T: Remote, G: 'static> Exchangeable for TaggedLink<T, G> {
+    #[inline]
+    fn word(value: TaggedWord<T, G>) -> u64 {
+        value.word
+    }
+}
 
 /// Reads all fields of an object, or one field.
 #[inline]
@@ -139,13 +160,32 @@ pub fn peek<'g, T: Remote>(guess: RemotePtr<T>) -> impl Operations<'g, Output = 
     Peek(ReadField::<'g, T>::new(guess.address()))
 }
 
-/// Loads an atomic or a link.
+/// Reads a byte string of a class.
+#[inline]
+pub fn read_bytes<M: MaybeMarks>(
+    blob: Shared<'_, Blob, M>,
+    class: SizeClass,
+) -> impl Operations<'_, Output = Vec<u8>> {
+    ReadBytes { at: blob.address(), words: class.words() }
+}
+
+/// Reads a byte string that may have been freed and reused: a guess, as in [`peek`].
+#[inline]
+pub fn peek_bytes<'g>(
+    guess: RemotePtr<Blob>,
+    class: SizeClass,
+) -> impl Operations<'g, Output = Result<Vec<u8>>> {
+    PeekBytes(ReadBytes { at: guess.address(), words: class.words() })
+}
+
+/// Loads an atomic or a link, marked or tagged.
 #[inline]
 pub fn load<'g, F: Loadable>(place: Place<'g, F>) -> impl Operations<'g, Output = F::Value<'g>> {
     ReadField::<'g, F>::new(place.address())
 }
 
-/// Stores to an atomic or a link. Storing an [`Owned`] to a link publishes it: the chain writes its image before the link.
+/// Stores to an atomic or a link. Storing an [`Owned`] to a [`Link`] publishes it: the chain writes its image before the link. A [`TaggedLink`] takes a
+/// [`TaggedWord`] or a value of such a link; [`write()`] writes a new object.
 #[inline]
 pub fn store<F: Storable<V>, V>(
     place: Place<'_, F>,
@@ -165,15 +205,15 @@ pub fn compare_exchange<T: Word>(
     ExchangeWord::<T> { exchange, word: PhantomData }
 }
 
-/// Makes a link point to `new` if it holds `current`, compared with its marks. Returns the previous value, as `Ok` if it was replaced.
+/// Makes a link point to `new` if it holds `current`, compared with its marks or its tag. Returns the previous value, as `Ok` if it was replaced.
 #[inline]
-pub fn compare_exchange_link<'g, T: Remote, M: MaybeMarks>(
-    place: Place<'g, Link<T, M>>,
-    current: impl Initial<LinkWord<T, M>>,
-    new: impl Initial<LinkWord<T, M>>,
-) -> impl Operations<'g, Output = Exchanged<Shared<'g, T, M>, ()>> {
-    let (expected, new) = (current.into_init().word, new.into_init().word);
-    ExchangeLink::<'g, T, M> { exchange: Exchange { at: place.address(), expected, new }, link: PhantomData }
+pub fn compare_exchange_link<'g, F: Exchangeable>(
+    place: Place<'g, F>,
+    current: impl Initial<F::Init>,
+    new: impl Initial<F::Init>,
+) -> impl Operations<'g, Output = Exchanged<F::Value<'g>, ()>> {
+    let (expected, new) = (F::word(current.into_init()), F::word(new.into_init()));
+    ExchangeLink::<'g, F> { exchange: Exchange { at: place.address(), expected, new }, link: PhantomData }
 }
 
 /// Adds to a 64-bit atomic, modulo 2^64. Returns the previous value.
@@ -253,6 +293,14 @@ impl<T: Remote, M: MaybeMarks, P: Publish<T, M>> Storable<P> for Link<T, M> {
     #[inline]
     fn storing<'g>(place: Place<'g, Self>, new: P) -> impl Operations<'g, Output = Shared<'g, T, M>> {
         StoreLink::<'g, T, M, P> { at: place.address(), new, link: PhantomData }
+    }
+}
+
+impl<T: Remote, G: 'static, W: Initial<TaggedWord<T, G>>> Storable<W> for TaggedLink<T, G> {
+    type Outcome<'g> = ();
+    #[inline]
+    fn storing(place: Place<'_, Self>, value: W) -> impl Operations<'_, Output = ()> {
+        StoreWord { at: place.address(), word: value.into_init().word }
     }
 }
 
@@ -339,6 +387,70 @@ impl<'g, T: Remote> Steps<'g> for Peek<'g, T> {
         self.0.raw(done)
     }
     #[inline(always)]
+    fn results(self, raw: Self::Raw) -> Result<Self::Output> {
+        Ok(raw)
+    }
+}
+
+/// A READ of a byte string.
+struct ReadBytes {
+    at: Address,
+    words: usize,
+}
+
+impl ReadBytes {
+    fn read(&self, ct: &Worker, host: &Host) -> Result<Result<Vec<u8>>> {
+        ct.count_read(self.words);
+        let words = host.words(self.at, self.words)?;
+        let mut into = vec![std::mem::MaybeUninit::uninit(); self.words];
+        Ok(decode_blob(self.at, host::load_many(words, &mut into)))
+    }
+}
+
+impl<'g> Steps<'g> for ReadBytes {
+    type Raw = Result<Vec<u8>>;
+    type Output = Vec<u8>;
+
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        each(self.at, Access::Reads);
+    }
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
+        self.read(ct, host)
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        parts.add(self.at, |part| {
+            part.read(self.at, self.words);
+        });
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw {
+        decode_blob(self.at, done.next())
+    }
+    fn results(self, raw: Self::Raw) -> Result<Vec<u8>> {
+        raw
+    }
+}
+
+/// A READ of a byte string that may have been freed.
+struct PeekBytes(ReadBytes);
+
+impl<'g> Steps<'g> for PeekBytes {
+    type Raw = Result<Vec<u8>>;
+    type Output = Result<Vec<u8>>;
+
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        each(self.0.at, Access::Reads);
+    }
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
+        self.0.read(ct, host)
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        parts.add(self.0.at, |part| {
+            part.peek(self.0.at, self.0.words);
+        });
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw {
+        decode_blob(self.0.at, done.next())
+    }
     fn results(self, raw: Self::Raw) -> Result<Self::Output> {
         Ok(raw)
     }
@@ -522,15 +634,15 @@ impl<'g, T: Word> Steps<'g> for ExchangeWord<T> {
     }
 }
 
-/// A CAS of a link.
-struct ExchangeLink<'g, T, M: MaybeMarks> {
+/// A CAS of a link that is declared as `F`.
+struct ExchangeLink<'g, F> {
     exchange: Exchange,
-    link: PhantomData<Shared<'g, T, M>>,
+    link: PhantomData<fn() -> (F, &'g ())>,
 }
 
-impl<'g, T: Remote, M: MaybeMarks> Steps<'g> for ExchangeLink<'g, T, M> {
+impl<'g, F: Exchangeable> Steps<'g> for ExchangeLink<'g, F> {
     type Raw = u64;
-    type Output = Exchanged<Shared<'g, T, M>, ()>;
+    type Output = Exchanged<F::Value<'g>, ()>;
 
     #[inline(always)]
     fn visit(&self, each: &mut impl FnMut(Address, Access)) {
@@ -548,7 +660,7 @@ impl<'g, T: Remote, M: MaybeMarks> Steps<'g> for ExchangeLink<'g, T, M> {
     }
     #[inline(always)]
     fn results(self, found: u64) -> Result<Self::Output> {
-        let current = Shared::from_word(found);
+        let current = F::decode(self.exchange.at, bytes(&[found]))?;
         Ok(if found == self.exchange.expected {
             Ok(current)
         } else {

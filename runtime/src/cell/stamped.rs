@@ -5,15 +5,8 @@
 //! *stamp* prevents it: 16 bits beside the address that each store increments. The words differ unless exactly a multiple of 65,535 stores came
 //! between.
 //!
-//! To make room for the stamp the address is compressed: 12 bits of segment and 36 bits of offset in units of 8 bytes, so segments below 4096 and
-//! offsets below 512 GiB. A link that is not null never has stamp 0. So a conservative scan does not take a small number, or a plain pointer into
-//! segment 0, for a stamped link.
-//!
-//! | bits | contents |
-//! |---|---|
-//! | 63..48 | stamp |
-//! | 47..36 | segment |
-//! | 35..0 | offset / 8 |
+//! The word is that of a [tagged link](super::tagged) whose tag is the stamp: 16 bits beside a compressed address. A link that is not null never has
+//! stamp 0.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,15 +14,15 @@ use std::ops::Deref;
 
 use super::Publish;
 use super::link::{Exchanged, exchange};
+use super::tagged::{TAG_SHIFT, compress};
 use super::{CompareExchangeError, Place, Read};
-use crate::error::{self, Error, PointerFault, Result};
+use crate::error::Result;
 use crate::pointer::Guard;
 use crate::pointer::{Address, MaybeMarks, RemotePtr, Shared};
 use farfield_words::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 
 /// The stamp of a link that is initialised with a pointer, and the successor of the last stamp.
 const FIRST_STAMP: u16 = 1;
-const STAMP_SHIFT: u32 = Address::COMPRESSED_BITS;
 
 /// An atomic pointer with a 16-bit stamp, safe from ABA without guards. It has no marks.
 ///
@@ -56,18 +49,13 @@ impl<'g, T> Stamped<'g, T> {
     }
 
     fn from_word(word: u64) -> Self {
-        Self { shared: Shared::unmarked(Address::from_compressed(word)), stamp: (word >> STAMP_SHIFT) as u16 }
+        Self { shared: Shared::unmarked(Address::from_compressed(word)), stamp: (word >> TAG_SHIFT) as u16 }
     }
 
     /// Returns the next word of a link with this value that is made to point to `target`.
     fn successor(self, target: Address) -> Result<u64> {
-        Ok(u64::from(self.stamp.checked_add(1).unwrap_or(FIRST_STAMP)) << STAMP_SHIFT | compress(target)?)
+        Ok(u64::from(self.stamp.checked_add(1).unwrap_or(FIRST_STAMP)) << TAG_SHIFT | compress(target)?)
     }
-}
-
-fn compress(address: Address) -> Result<u64> {
-    let refused = error::InvalidPointer { address, fault: PointerFault::NotCompressible };
-    address.compress().ok_or_else(|| Error::from(refused))
 }
 
 impl<T> Clone for Stamped<'_, T> {
@@ -106,14 +94,14 @@ impl<T: Remote> Field for StampedLink<T> {
     const FROZEN: bool = false;
 
     fn describe(describer: &mut Describer) {
-        describer.stamped::<T>();
+        describer.tagged::<T>();
     }
 
     fn encode(init: RemotePtr<T>, out: &mut [u8]) {
         // An address that does not fit is replaced by one that every access rejects, not by another object's.
-        let place = compress(init.address()).unwrap_or((1 << STAMP_SHIFT) - 1);
+        let place = compress(init.address()).unwrap_or((1 << TAG_SHIFT) - 1);
         let stamp = if place == 0 { 0 } else { FIRST_STAMP };
-        Pod::encode(u64::from(stamp) << STAMP_SHIFT | place, out);
+        Pod::encode(u64::from(stamp) << TAG_SHIFT | place, out);
     }
     fn decode<'g>(_: Address, bytes: &[u8]) -> farfield_words::Result<Self::Value<'g>> {
         Ok(Stamped::from_word(<u64 as Pod>::decode(bytes).unwrap_or_default()))
@@ -138,7 +126,7 @@ impl<T: Remote> DefaultInit for StampedLink<T> {
     }
 }
 
-/// Operations are sequentially consistent. All fail with [`Error::InvalidPointer`] if the object is not in far memory, or a pointer to be stored does
+/// Operations are sequentially consistent. All fail with [`Error::InvalidPointer`](crate::Error::InvalidPointer) if the object is not in far memory, or a pointer to be stored does
 /// not fit beside a stamp.
 impl<'g, T: Remote> Place<'g, StampedLink<T>> {
     /// Returns the link's value. One round trip.
@@ -194,7 +182,7 @@ impl<'g, T: Remote> Place<'g, StampedLink<T>> {
 }
 
 fn word_of<T>(stamped: Stamped<'_, T>) -> Result<u64> {
-    Ok(u64::from(stamped.stamp) << STAMP_SHIFT | compress(stamped.shared.address())?)
+    Ok(u64::from(stamped.stamp) << TAG_SHIFT | compress(stamped.shared.address())?)
 }
 
 #[cfg(test)]
@@ -203,7 +191,7 @@ mod tests {
 
     #[test]
     fn stamps_wrap_around() {
-        let last = Stamped::<()>::from_word(0xffff << STAMP_SHIFT | 8);
+        let last = Stamped::<()>::from_word(0xffff << TAG_SHIFT | 8);
         assert_eq!(last.stamp(), u16::MAX);
         assert_eq!(
             Stamped::<()>::from_word(last.successor(last.shared.address()).unwrap()).stamp(),

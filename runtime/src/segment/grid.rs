@@ -76,6 +76,11 @@ impl Grid {
         self.geometry.segment_bytes()
     }
 
+    /// The cluster's largest address of a word.
+    pub(crate) fn last_word(&self) -> Address {
+        Address::new((self.segments - 1) as u16, self.segment_bytes() - WORD_BYTES as u64)
+    }
+
     /// The offset of a segment's first chunk.
     #[inline]
     pub(crate) fn origin(&self, segment: u16) -> u64 {

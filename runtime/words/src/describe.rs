@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `plain` NAME SIZE | a plain value of this type |
 //! | `pointer` NAME | a `RemotePtr` to an object of this type |
-//! | `link` NAME, `stamped` NAME | a `Link`, a `StampedLink` to one |
+//! | `link` NAME, `tagged` NAME | a `Link`, a `TaggedLink` or `StampedLink` to one |
 //! | `atomic` KIND | a word with a value of this kind |
 //! | `lock` | a `Lock` |
 //! | `versioned` OFFSET KIND | the writer's token, a version, and a value this many bytes behind the token |
@@ -101,9 +101,9 @@ impl Describer {
         self.write_pointer::<T>("link");
     }
 
-    /// A stamped link to a `T`.
-    pub fn stamped<T: Remote>(&mut self) {
-        self.write_pointer::<T>("stamped");
+    /// A tagged or stamped link to a `T`.
+    pub fn tagged<T: Remote>(&mut self) {
+        self.write_pointer::<T>("tagged");
     }
 
     /// A nested `T`.
@@ -200,7 +200,7 @@ mod tests {
             FieldInfo::new("key", 0, shape(8, <u64 as Pod>::describe)),
             FieldInfo::new("lock", 8, shape(8, Describer::lock)),
             FieldInfo::new("next", 16, shape(8, Describer::link::<Self>)),
-            FieldInfo::new("top", 24, shape(8, Describer::stamped::<Self>)),
+            FieldInfo::new("top", 24, shape(8, Describer::tagged::<Self>)),
             FieldInfo::new("owner", 32, shape(8, |describer| describer.atomic(Describer::pointer::<Self>))),
             FieldInfo::new(
                 "value",
@@ -231,7 +231,7 @@ mod tests {
             plain(),
             FieldKind::Lock,
             link(),
-            FieldKind::Stamped(name.into()),
+            FieldKind::Tagged(name.into()),
             FieldKind::Atomic(Box::new(FieldKind::Pointer(name.into()))),
             FieldKind::Versioned { offset: 16, value: Box::new(plain()) },
             FieldKind::Array { count: 2, stride: 8, element: Box::new(link()) },

@@ -200,7 +200,7 @@ pub enum PointerFault {
     NoObject,
     /// The object has been retired, so reclamation will free it. (Detected under the same conditions.)
     Retired,
-    /// Its address is too large to be compressed beside a stamp.
+    /// Its address is too large to be compressed beside a tag or a stamp.
     NotCompressible,
 }
 
@@ -215,9 +215,9 @@ impl fmt::Display for PointerFault {
             Self::NoSegment { segments } => write!(f, "there are only {segments} segments"),
             Self::NoObject => f.write_str("no object begins there: it was freed, or never allocated"),
             Self::Retired => f.write_str("the object has been retired already"),
-            Self::NotCompressible => {
-                f.write_str("a stamped link holds segments below 4096 and offsets below 512 GiB only")
-            }
+            Self::NotCompressible => f.write_str(
+                "a tagged or stamped link holds segments below 4096 and offsets below 512 GiB only",
+            ),
         }
     }
 }

@@ -55,8 +55,8 @@ pub enum FieldKind {
     Pointer(Box<str>),
     /// A link to an object of this type.
     Link(Box<str>),
-    /// A stamped link to an object of this type.
-    Stamped(Box<str>),
+    /// A tagged or stamped link to an object of this type.
+    Tagged(Box<str>),
     /// An atomic with a value of this kind.
     Atomic(Box<FieldKind>),
     /// A lock.
@@ -179,7 +179,7 @@ impl<V: FnMut(Found)> Walk<'_, V> {
                     (self.visit)(Found::Pointer(Address::from_bits(word & !7), self.layouts.find(target)));
                 }
             }
-            FieldKind::Stamped(target) => {
+            FieldKind::Tagged(target) => {
                 if let Some(word) = self.word(offset) {
                     (self.visit)(Found::Pointer(Address::from_compressed(word), self.layouts.find(target)));
                 }
@@ -226,7 +226,7 @@ fn kind(parts: &mut dyn Iterator<Item = &str>, depth: u32) -> Option<FieldKind> 
         "plain" => FieldKind::Plain { name: parts.next()?.into(), bytes: number(parts.next())? },
         "pointer" => FieldKind::Pointer(parts.next()?.into()),
         "link" => FieldKind::Link(parts.next()?.into()),
-        "stamped" => FieldKind::Stamped(parts.next()?.into()),
+        "tagged" => FieldKind::Tagged(parts.next()?.into()),
         "atomic" => FieldKind::Atomic(Box::new(kind(parts, depth)?)),
         "lock" => FieldKind::Lock,
         "versioned" => {

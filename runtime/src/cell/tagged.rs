@@ -1,0 +1,337 @@
+//! `TaggedLink<T, G>`: an atomic pointer with a tag.
+//!
+//! The word of a tagged link is a compressed address and up to 16 bits of the program's own: the fingerprint of a key, the size of the object, a version.
+//! One READ finds both, and one CAS exchanges both. So a lookup can reject an object, or know how many words to read of it, before it has read any.
+//!
+//! | bits | contents |
+//! |---|---|
+//! | 63..48 | the tag |
+//! | 47..36 | segment |
+//! | 35..0 | offset / 8 |
+//!
+//! Segments below 4096 and offsets below 512 GiB can be compressed: [`ComputeThread::check_compressible`] finds a cluster with others before a structure
+//! is created in it.
+//!
+//! A sweep takes any word for a link, and must not take small numbers or plain pointers into segment 0 for tagged ones. So the upper 16 bits of a
+//! link that is not null are never 0. If the tag has 15 bits or fewer, the highest of them is set. A tag of all 16 bits beside a pointer must not be 0.
+//!
+//! A [`StampedLink`](super::StampedLink) is the case of a tag that counts the stores.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::link::{Exchanged, chain_with_image, exchange};
+use super::{CompareExchangeError, Place, Publish, Read};
+use crate::error::{self, Error, PointerFault, Result};
+use crate::io::operations::*;
+use crate::pointer::{Address, Guard, RemotePtr, Shared};
+use crate::session::ComputeThread;
+use farfield_words::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
+
+pub(super) const TAG_SHIFT: u32 = Address::COMPRESSED_BITS;
+/// The bits beside a compressed address.
+const TAG_BITS: u32 = u64::BITS - TAG_SHIFT;
+
+/// The tag of a [`TaggedLink`]: bit fields of at most 16 bits together. `#[tag(…)]` implements it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the tag of a link",
+    label = "is not declared by `#[tag(…)]`",
+    note = "`#[tag(fingerprint: 8, size: 8)] struct SlotTag;` declares a tag"
+)]
+pub trait Tag: Copy + Eq + fmt::Debug + 'static {
+    /// The number of its bits.
+    const BITS: u32;
+
+    /// Returns its bits.
+    fn bits(self) -> u16;
+
+    /// Makes the tag of the lowest [`BITS`](Self::BITS) bits.
+    fn from_bits(bits: u16) -> Self;
+}
+
+/// An atomic pointer to a `T` in far memory, with a tag. It has no marks.
+///
+/// A field is declared as `TaggedLink<Node, NodeTag>`, where `NodeTag` is declared by [`#[tag(…)]`](macro@crate::tag); the operations are methods of its
+/// [`Place`].
+#[repr(transparent)]
+pub struct TaggedLink<T, G>(u64, PhantomData<fn() -> (T, G)>);
+
+/// The word of a tagged link, for a store: a pointer and a tag. Null without a tag by default.
+pub struct TaggedWord<T, G> {
+    pub(super) word: u64,
+    link: PhantomData<fn() -> (T, G)>,
+}
+
+impl<T, G> TaggedWord<T, G> {
+    const fn of(word: u64) -> Self {
+        Self { word, link: PhantomData }
+    }
+}
+
+impl<T, G: Tag> TaggedWord<T, G> {
+    /// Makes the word of a pointer and a tag.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPointer`] if the address can not be compressed; [`Error::InvalidArgument`] if the tag has 16 bits, all of which are 0, and
+    /// the pointer is not null.
+    pub fn new(target: RemotePtr<T>, tag: G) -> Result<Self> {
+        let place = compress(target.address())?;
+        let used = tag.bits() & used_bits::<G>();
+        let tag = match (place, G::BITS) {
+            (0, _) => used,
+            (_, TAG_BITS) if used == 0 => {
+                let value = format!("{tag:?}").into();
+                let reason = "beside a pointer, a tag of 16 bits has one that is not 0";
+                return Err(Error::from(error::InvalidArgument { argument: "tag", value, reason }));
+            }
+            (_, TAG_BITS) => used,
+            _ => used | 1 << (TAG_BITS - 1),
+        };
+        Ok(Self::of(u64::from(tag) << TAG_SHIFT | place))
+    }
+}
+
+const fn used_bits<G: Tag>() -> u16 {
+    const { assert!(G::BITS >= 1 && G::BITS <= TAG_BITS, "a tag has 1 to 16 bits") };
+    (u16::MAX as u32 >> (TAG_BITS - G::BITS)) as u16
+}
+
+impl<T, G> Default for TaggedWord<T, G> {
+    fn default() -> Self {
+        Self::of(0)
+    }
+}
+impl<T, G> Clone for TaggedWord<T, G> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T, G> Copy for TaggedWord<T, G> {}
+impl<T, G> PartialEq for TaggedWord<T, G> {
+    fn eq(&self, other: &Self) -> bool {
+        self.word == other.word
+    }
+}
+impl<T, G> Eq for TaggedWord<T, G> {}
+impl<T, G> fmt::Debug for TaggedWord<T, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Tagged::<T, G>::from_word(self.word).fmt(f)
+    }
+}
+impl<T, G> From<Tagged<'_, T, G>> for TaggedWord<T, G> {
+    fn from(tagged: Tagged<'_, T, G>) -> Self {
+        Self::of(tagged.word)
+    }
+}
+
+/// The value of a tagged link: a pointer and the tag beside it.
+///
+/// Equality compares both, like the words in far memory.
+pub struct Tagged<'g, T, G> {
+    word: u64,
+    guard: PhantomData<&'g ()>,
+    link: PhantomData<fn() -> (T, G)>,
+}
+
+impl<'g, T, G> Tagged<'g, T, G> {
+    pub(super) const fn from_word(word: u64) -> Self {
+        Self { word, guard: PhantomData, link: PhantomData }
+    }
+
+    /// Returns the pointer.
+    #[inline]
+    pub const fn shared(self) -> Shared<'g, T> {
+        Shared::unmarked(Address::from_compressed(self.word))
+    }
+
+    /// Returns whether the pointer is null, with any tag.
+    #[inline]
+    pub const fn is_null(self) -> bool {
+        Address::from_compressed(self.word).is_null()
+    }
+}
+
+impl<T, G: Tag> Tagged<'_, T, G> {
+    /// Returns the tag.
+    #[inline]
+    pub fn tag(self) -> G {
+        G::from_bits((self.word >> TAG_SHIFT) as u16 & used_bits::<G>())
+    }
+}
+
+impl<T, G> Clone for Tagged<'_, T, G> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T, G> Copy for Tagged<'_, T, G> {}
+impl<T, G> PartialEq for Tagged<'_, T, G> {
+    fn eq(&self, other: &Self) -> bool {
+        self.word == other.word
+    }
+}
+impl<T, G> Eq for Tagged<'_, T, G> {}
+impl<T, G> fmt::Debug for Tagged<'_, T, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{:#x}", Address::from_compressed(self.word), self.word >> TAG_SHIFT)
+    }
+}
+
+/// Returns the compressed address, or the error that names it.
+pub(super) fn compress(address: Address) -> Result<u64> {
+    let refused = error::InvalidPointer { address, fault: PointerFault::NotCompressible };
+    address.compress().ok_or_else(|| Error::from(refused))
+}
+
+impl<T: Remote, G: 'static> Field for TaggedLink<T, G> {
+    type Cell = Self;
+    /// The initial value; null without a tag by default.
+    type Init = TaggedWord<T, G>;
+    type Value<'g> = Tagged<'g, T, G>;
+    type Stored = Place<'static, Self>;
+    type Kept<'a> = Place<'static, Self>;
+
+    const FINGERPRINT: u64 = fingerprint::wrap("TaggedLink", fingerprint::name(T::NAME));
+    const FROZEN: bool = false;
+
+    fn describe(describer: &mut Describer) {
+        describer.tagged::<T>();
+    }
+
+    fn encode(init: TaggedWord<T, G>, out: &mut [u8]) {
+        Pod::encode(init.word, out);
+    }
+    #[inline]
+    fn decode<'g>(_: Address, bytes: &[u8]) -> farfield_words::Result<Self::Value<'g>> {
+        Ok(Tagged::from_word(<u64 as Pod>::decode(bytes).unwrap_or_default()))
+    }
+    fn store(at: Address, _: &[u8]) -> farfield_words::Result<Place<'static, Self>> {
+        Ok(Place::from_address(at))
+    }
+    fn kept(stored: &Place<'static, Self>) -> Place<'static, Self> {
+        *stored
+    }
+}
+
+impl<T: Remote, G: Tag> DefaultInit for TaggedLink<T, G> {
+    fn default_init() -> TaggedWord<T, G> {
+        TaggedWord::default()
+    }
+}
+
+impl<T, G> Initial<TaggedWord<T, G>> for Tagged<'_, T, G> {
+    fn into_init(self) -> TaggedWord<T, G> {
+        self.into()
+    }
+}
+
+/// Operations are sequentially consistent. All fail with [`Error::InvalidPointer`] if the object is not in far memory, or a pointer to be stored can not
+/// be compressed, and with [`Error::InvalidArgument`] if a tag is refused: see [`TaggedWord::new`].
+impl<'g, T: Remote, G: Tag> Place<'g, TaggedLink<T, G>> {
+    /// Returns the link's value. One round trip.
+    #[inline]
+    pub fn load(self, g: &'g Guard<'_>) -> Read<'g, TaggedLink<T, G>> {
+        Read::new(self.address(), g)
+    }
+
+    /// Makes the link point to `new`, with `tag`. Returns the link's new value. One round trip; two if `new` is an [`Owned`](crate::Owned) on another
+    /// memory node than the link.
+    pub async fn store(self, g: &'g Guard<'_>, mut new: impl Publish<T>, tag: G) -> Result<Tagged<'g, T, G>> {
+        let TaggedWord { word, .. } = TaggedWord::<T, G>::new(RemotePtr::from_address(new.address()), tag)?;
+        if new.image().is_none() {
+            g.write_word(self.address(), word).await?;
+            return Ok(Tagged::from_word(word));
+        }
+        new.set_published(true);
+        let mut chain = chain_with_image::<T, ()>(g, self.address(), &new).await?;
+        chain.write(self.address(), &[word]);
+        g.submit(chain).await?;
+        Ok(Tagged::from_word(word))
+    }
+
+    /// Makes the link point to `new`, with `tag`, if it holds `current`, pointer and tag.
+    ///
+    /// One round trip, as for [`Link`](crate::Link). If the link holds another value, the error contains that value and `new`.
+    pub async fn compare_exchange<P: Publish<T>>(
+        self,
+        g: &'g Guard<'_>,
+        current: impl Initial<TaggedWord<T, G>>,
+        mut new: P,
+        tag: G,
+    ) -> Result<Exchanged<Tagged<'g, T, G>, P>> {
+        let TaggedWord { word, .. } = TaggedWord::<T, G>::new(RemotePtr::from_address(new.address()), tag)?;
+        let expected = current.into_init().word;
+        let found = exchange::<T, ()>(g, self.address(), expected, word, &mut new).await?;
+        Ok(if found == expected {
+            Ok(Tagged::from_word(word))
+        } else {
+            Err(CompareExchangeError { current: Tagged::from_word(found), new })
+        })
+    }
+}
+
+impl ComputeThread {
+    /// Checks that every address of the cluster can be compressed, as [`TaggedLink`]s and [`StampedLink`](crate::StampedLink)s need. A structure that
+    /// has such links calls it before it is created. No round trip.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPointer`] with the largest address of a cluster of more than 4096 segments, or of segments of more than 512 GiB.
+    pub fn check_compressible(&self) -> Result<()> {
+        compress(self.heap().grid.last_word()).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Bits<const N: u32>(u16);
+
+    impl<const N: u32> Tag for Bits<N> {
+        const BITS: u32 = N;
+        fn bits(self) -> u16 {
+            self.0
+        }
+        fn from_bits(bits: u16) -> Self {
+            Self(bits)
+        }
+    }
+
+    fn word<const N: u32>(address: Address, tag: u16) -> Result<u64> {
+        TaggedWord::<(), Bits<N>>::new(RemotePtr::from_address(address), Bits(tag)).map(|word| word.word)
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn pointers_and_tags_are_kept_and_are_found_by_a_sweep(segment in 0_u16..4096, index in 1_u64..1 << 36, tag: u16) {
+            let address = Address::new(segment, index * 8);
+            let narrow = word::<7>(address, tag).unwrap();
+            let value = Tagged::<(), Bits<7>>::from_word(narrow);
+            proptest::prop_assert_eq!(value.shared().address(), address);
+            proptest::prop_assert_eq!(value.tag().0, tag & 0x7f);
+            proptest::prop_assert!(farfield_words::link_targets(narrow).any(|target| target == address));
+            if tag == 0 {
+                proptest::prop_assert!(word::<16>(address, tag).is_err());
+            } else {
+                let wide = word::<16>(address, tag).unwrap();
+                let value = Tagged::<(), Bits<16>>::from_word(wide);
+                proptest::prop_assert_eq!((value.shared().address(), value.tag().0), (address, tag));
+                proptest::prop_assert!(farfield_words::link_targets(wide).any(|target| target == address));
+            }
+        }
+    }
+
+    #[test]
+    fn a_tag_of_sixteen_zeros_is_refused_beside_a_pointer_only() {
+        assert_eq!(word::<16>(Address::NULL, 0).unwrap(), 0);
+        let refused = word::<16>(Address::new(0, 8), 0).unwrap_err().to_string();
+        assert!(refused.contains("tag") && refused.contains("16 bits"), "{refused}");
+    }
+
+    #[test]
+    fn a_null_link_keeps_its_tag() {
+        let value = Tagged::<(), Bits<4>>::from_word(word::<4>(Address::NULL, 5).unwrap());
+        assert!(value.is_null() && value.tag().0 == 5);
+    }
+}

@@ -1,0 +1,6 @@
+use farfield::prelude::*;
+
+#[tag]
+struct SlotTag;
+
+fn main() {}
