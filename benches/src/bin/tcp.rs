@@ -8,8 +8,8 @@
 //! | `tcp.throughput.ratio_to_redis` | READs of a word a second of a thread with 64 tasks, without encryption, over `GET`s of 8 bytes with 64 pipelined, by one client thread | loopback, one server process each |
 //! | `tcp.clients_64.ratio` | encrypted READs of a word a second of 64 threads of 8 processes with 8 tasks each, over the best of 1 to 32 threads | the memory node, the word; threads have a connection each |
 //!
-//! The sides take turns; the figures are medians of their ratios, the last one a ratio of medians. Without `redis-server` that one
-//! is skipped.
+//! The sides take turns, and the figures are medians of their ratios. Both ends have a processor each, but for the many threads. Without
+//! `redis-server` its figure is skipped.
 
 #[path = "../../../runtime/tests/skip/mod.rs"]
 mod skip;
@@ -23,6 +23,7 @@ use farfield::memory_node::{MemoryNode, MemoryNodeOptions};
 use farfield::prelude::*;
 use farfield::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 const RUNS: usize = 31;
 const MESSAGES: usize = 2_000;
@@ -148,6 +149,28 @@ impl Drop for ClientProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// The processors that this process may use.
+struct Processors(CpuSet);
+
+impl Processors {
+    fn of_this_process() -> Result<Self> {
+        sched_getaffinity(None).map(Self).map_err(Error::other)
+    }
+
+    /// Lets this thread, and what it starts from now on, run on one of the processors only, counted from 0. Without that the system may put two ends that
+    /// take turns on one processor or on two, for seconds, which decides the time of a message. If there is only one, both ends have it.
+    fn restrict_to(&self, number: usize) -> Result<()> {
+        let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| self.0.is_set(*cpu)).collect();
+        let mut only = CpuSet::new();
+        only.set(allowed[number.min(allowed.len() - 1)]);
+        sched_setaffinity(None, &only).map_err(Error::other)
+    }
+
+    fn restrict_to_none(&self) -> Result<()> {
+        sched_setaffinity(None, &self.0).map_err(Error::other)
     }
 }
 
@@ -311,7 +334,10 @@ impl Ours {
 }
 
 fn measure() -> Result<()> {
-    let (node, echo) = (Server::start("memnode")?, Server::start("echo")?);
+    let processors = Processors::of_this_process()?;
+    processors.restrict_to(0)?;
+    let (node, echo, redis) = (Server::start("memnode")?, Server::start("echo")?, Redis::start());
+    processors.restrict_to(1)?;
     let mut socket = TcpStream::connect(echo.1).map_err(Error::other)?;
     prepare(&socket)?;
     let (plain, sealed) = (Ours::connect(&node, "no")?, Ours::connect(&node, "yes")?);
@@ -326,8 +352,7 @@ fn measure() -> Result<()> {
     println!("tcp.roundtrip.ratio_to_raw {plain_ratio:.3}");
     println!("tcp.encrypted.ratio_to_raw {sealed_ratio:.3}");
     println!("tcp.pipelining.speedup {speedup:.3}");
-    println!("tcp.clients_64.ratio {:.3}", many_clients(&node)?);
-    match Redis::start() {
+    match redis {
         Ok(mut redis) => {
             let mut ratios = Vec::new();
             for _ in 0..RUNS {
@@ -337,6 +362,9 @@ fn measure() -> Result<()> {
         }
         Err(why) => skip::skip("redis", &why.to_string()),
     }
+    drop((node, echo));
+    processors.restrict_to_none()?;
+    println!("tcp.clients_64.ratio {:.3}", many_clients(&Server::start("memnode")?)?);
     Ok(())
 }
 
