@@ -1,9 +1,10 @@
 //! Chains from outside: their order, their round trips, and their locks and objects.
 
-#![allow(clippy::unchecked_time_subtraction)] // a fabric's clock does not go backwards
+mod round_trips;
 
 use farfield::prelude::*;
 use farfield::{Address, Error, Result};
+use round_trips::{round_trips, takes};
 
 const EXACT: &str = "sim:rtt=2us,bandwidth=inf,rate=inf,jitter=0%,doorbell=0ns,compute=0,nodes=2";
 
@@ -30,19 +31,6 @@ fn everywhere(body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
         let metrics = cluster.metrics();
         assert_eq!(metrics.allocated, metrics.freed, "{url}");
     }
-}
-
-/// Returns the number of round trips that `work` takes, or `None` where time is real.
-async fn round_trips<T>(ct: &ComputeThread, work: impl AsyncFnOnce() -> Result<T>) -> Result<Option<u128>> {
-    let before = ct.now();
-    work().await?;
-    let rtt = ct.cluster().simulation().map(|simulation| simulation.rtt());
-    Ok(rtt.map(|rtt| (ct.now() - before).as_nanos() / rtt.as_nanos()))
-}
-
-#[track_caller]
-fn takes(found: Option<u128>, expected: u128) {
-    assert!(found.is_none_or(|found| found == expected), "{found:?} round trips instead of {expected}");
 }
 
 #[test]

@@ -362,7 +362,8 @@ fn measure() -> Result<()> {
         }
         Err(why) => skip::skip("redis", &why.to_string()),
     }
-    drop((node, echo));
+    // The clients leave before their memory node is killed.
+    drop((plain, sealed, node, echo));
     processors.restrict_to_none()?;
     println!("tcp.clients_64.ratio {:.3}", many_clients(&Server::start("memnode")?)?);
     Ok(())

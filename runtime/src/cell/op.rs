@@ -17,6 +17,7 @@
 #![allow(clippy::inline_always)] // or operations and results are moved through memory
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 use farfield_fabric::host::{self, Host};
 use farfield_words::scratch::{Scratch, bytes};
@@ -175,7 +176,7 @@ pub fn peek_bytes<'g>(
     guess: RemotePtr<Blob>,
     class: SizeClass,
 ) -> impl Operations<'g, Output = Result<Vec<u8>>> {
-    PeekBytes(ReadBytes { at: guess.address(), words: class.words() })
+    Peek(ReadBytes { at: guess.address(), words: class.words() })
 }
 
 /// Loads an atomic or a link, marked or tagged.
@@ -362,12 +363,33 @@ impl<'g, F: Field> Steps<'g> for ReadField<'g, F> {
     }
 }
 
-/// A READ of an object that may have been freed.
-struct Peek<'g, T>(ReadField<'g, T>);
+/// A READ.
+trait Reads {
+    /// Returns the first word's address, and the number of words.
+    fn span(&self) -> (Address, usize);
+}
 
-impl<'g, T: Remote> Steps<'g> for Peek<'g, T> {
-    type Raw = Result<T::Value<'g>>;
-    type Output = Result<T::Value<'g>>;
+impl<F: Field> Reads for ReadField<'_, F> {
+    #[inline]
+    fn span(&self) -> (Address, usize) {
+        let (first, _, words) = self.words();
+        (first, words)
+    }
+}
+
+impl Reads for ReadBytes {
+    #[inline]
+    fn span(&self) -> (Address, usize) {
+        (self.at, self.words)
+    }
+}
+
+/// A READ of memory that may have been freed.
+struct Peek<R>(R);
+
+impl<'g, V, R: Steps<'g, Raw = Result<V>> + Reads> Steps<'g> for Peek<R> {
+    type Raw = Result<V>;
+    type Output = Result<V>;
 
     #[inline(always)]
     fn visit(&self, each: &mut impl FnMut(Address, Access)) {
@@ -378,7 +400,7 @@ impl<'g, T: Remote> Steps<'g> for Peek<'g, T> {
         self.0.execute(ct, host)
     }
     fn record(&self, parts: &mut Parts<'g, Worker>) {
-        let (first, _, words) = self.0.words();
+        let (first, words) = self.0.span();
         parts.add(first, |part| {
             part.peek(first, words);
         });
@@ -392,19 +414,13 @@ impl<'g, T: Remote> Steps<'g> for Peek<'g, T> {
     }
 }
 
+/// The most words of a byte string that are loaded to the stack.
+const SHORT_WORDS: usize = 64;
+
 /// A READ of a byte string.
 struct ReadBytes {
     at: Address,
     words: usize,
-}
-
-impl ReadBytes {
-    fn read(&self, ct: &Worker, host: &Host) -> Result<Result<Vec<u8>>> {
-        ct.count_read(self.words);
-        let words = host.words(self.at, self.words)?;
-        let mut into = vec![std::mem::MaybeUninit::uninit(); self.words];
-        Ok(decode_blob(self.at, host::load_many(words, &mut into)))
-    }
 }
 
 impl<'g> Steps<'g> for ReadBytes {
@@ -415,7 +431,17 @@ impl<'g> Steps<'g> for ReadBytes {
         each(self.at, Access::Reads);
     }
     fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
-        self.read(ct, host)
+        ct.count_read(self.words);
+        let words = host.words(self.at, self.words)?;
+        // Nothing but the result is allocated, unless the byte string is long.
+        let (mut short, mut long) = ([const { MaybeUninit::uninit() }; SHORT_WORDS], Vec::new());
+        let into = if self.words <= SHORT_WORDS {
+            &mut short[..]
+        } else {
+            long.resize(self.words, MaybeUninit::uninit());
+            &mut long[..]
+        };
+        Ok(decode_blob(self.at, host::load_many(words, into)))
     }
     fn record(&self, parts: &mut Parts<'g, Worker>) {
         parts.add(self.at, |part| {
@@ -427,32 +453,6 @@ impl<'g> Steps<'g> for ReadBytes {
     }
     fn results(self, raw: Self::Raw) -> Result<Vec<u8>> {
         raw
-    }
-}
-
-/// A READ of a byte string that may have been freed.
-struct PeekBytes(ReadBytes);
-
-impl<'g> Steps<'g> for PeekBytes {
-    type Raw = Result<Vec<u8>>;
-    type Output = Result<Vec<u8>>;
-
-    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
-        each(self.0.at, Access::Reads);
-    }
-    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
-        self.0.read(ct, host)
-    }
-    fn record(&self, parts: &mut Parts<'g, Worker>) {
-        parts.add(self.0.at, |part| {
-            part.peek(self.0.at, self.0.words);
-        });
-    }
-    fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw {
-        decode_blob(self.0.at, done.next())
-    }
-    fn results(self, raw: Self::Raw) -> Result<Self::Output> {
-        Ok(raw)
     }
 }
 
