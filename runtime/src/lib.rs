@@ -301,7 +301,7 @@ pub use farfield_macros::tag;
 /// ```
 pub use farfield_macros::test;
 pub use farfield_words::units::parse_size;
-pub use farfield_words::{Address, Pod, Remote, ThreadId, Word};
+pub use farfield_words::{Address, Bytes, Pod, Remote, ThreadId, Word};
 pub use io::{KeeperFailures, Metrics, Reclamation};
 pub use memory::placement::Policy;
 pub use memory::usage::HeapUse;

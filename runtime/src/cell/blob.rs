@@ -151,10 +151,10 @@ pub struct BlobThis {
 #[repr(transparent)]
 pub struct BlobFields<'g>(Address, PhantomData<&'g ()>);
 
-/// The bytes of a new blob, and its class.
+/// The length of a new blob, and its class.
 #[doc(hidden)]
 pub struct BlobInit {
-    bytes: Vec<u8>,
+    length: u64,
     class: SizeClass,
 }
 
@@ -177,21 +177,44 @@ impl BlobSnapshot {
 }
 
 impl Blob {
-    /// The most bytes of a byte string.
-    pub const MAX_BYTES: usize = 1 << 20;
+    /// The most bytes of a byte string: a value of 1 MiB, and a key of 64 KiB less a few bytes.
+    pub const MAX_BYTES: usize = (1 << 20) + (64 << 10) - LENGTH_BYTES;
 
     /// Allocates a byte string, whose image stays in local memory until it is published.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for more than [`MAX_BYTES`](Self::MAX_BYTES); those of an allocation.
     pub async fn new_in<'a>(site: impl Into<Site<'a>>, bytes: impl Into<Vec<u8>>) -> Result<Owned<Self>> {
-        let (site, bytes) = (site.into(), bytes.into());
-        let Some(class) = SizeClass::of(bytes.len()) else {
-            let value = format!("{} bytes", bytes.len()).into();
-            let reason = "a byte string has at most 1 MiB";
-            return Err(Error::from(error::InvalidArgument { argument: "blob", value, reason }));
-        };
-        NewObject::new(site, BlobInit { bytes, class }).await
+        let bytes = bytes.into();
+        let mut new = Self::zeroed_in(site, bytes.len()).await?;
+        Self::bytes_mut(&mut new).copy_from_slice(&bytes);
+        Ok(new)
+    }
+
+    /// Allocates a byte string of zeros, to be filled through [`bytes_mut`](Self::bytes_mut) before it is published.
+    ///
+    /// # Errors
+    /// Those of [`new_in`](Self::new_in).
+    #[inline]
+    pub fn zeroed_in<'a>(
+        site: impl Into<Site<'a>>,
+        length: usize,
+    ) -> impl Future<Output = Result<Owned<Self>>> {
+        let class = SizeClass::of(length);
+        let new = class.map(|class| NewObject::new(site.into(), BlobInit { length: length as u64, class }));
+        async move {
+            match new {
+                Some(new) => new.await,
+                None => Err(too_long(length)),
+            }
+        }
+    }
+
+    /// Returns the bytes of a new byte string, to be changed before it is published. No round trip.
+    pub fn bytes_mut(new: &mut Owned<Self>) -> &mut [u8] {
+        let words = new.unpublished_words();
+        let length = words.first().map_or(0, |length| *length as usize);
+        &mut bytemuck::cast_slice_mut(words)[LENGTH_BYTES..][..length]
     }
 
     /// Returns the class of a new byte string.
@@ -202,12 +225,20 @@ impl Blob {
     }
 }
 
-/// Decodes the words of a READ of a blob.
-pub(super) fn decode_blob(at: Address, words: &[u64]) -> Result<Vec<u8>> {
+#[cold]
+fn too_long(length: usize) -> Error {
+    let value = format!("{length} bytes").into();
+    let reason = "a byte string has at most 1 MiB and 64 KiB";
+    Error::from(error::InvalidArgument { argument: "blob", value, reason })
+}
+
+/// Returns the bytes of a blob in the words of a READ.
+#[inline]
+pub(super) fn blob_bytes(at: Address, words: &[u64]) -> Result<&[u8]> {
     let bytes = bytes(words);
     let length = words.first().copied().unwrap_or(u64::MAX);
     let contents = usize::try_from(length).ok().and_then(|length| bytes[LENGTH_BYTES..].get(..length));
-    contents.map(<[u8]>::to_vec).ok_or_else(|| invalid_value::<Blob>(at).into())
+    contents.ok_or_else(|| invalid_value::<Blob>(at).into())
 }
 
 impl<M: MaybeMarks> Shared<'_, Blob, M> {
@@ -218,6 +249,19 @@ impl<M: MaybeMarks> Shared<'_, Blob, M> {
     pub async fn read_bytes(self, class: SizeClass, g: &Guard<'_>) -> Result<Vec<u8>> {
         self.as_ptr().read_bytes(class, g).await
     }
+
+    /// Reads a byte string of a class, and returns what `decode` makes of it. See [`RemotePtr::read_bytes_with`].
+    ///
+    /// # Errors
+    /// Those of [`read_bytes`](Self::read_bytes).
+    pub async fn read_bytes_with<R>(
+        self,
+        class: SizeClass,
+        g: &Guard<'_>,
+        decode: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R> {
+        self.as_ptr().read_bytes_with(class, g, decode).await
+    }
 }
 
 impl RemotePtr<Blob> {
@@ -226,8 +270,21 @@ impl RemotePtr<Blob> {
     /// # Errors
     /// Those of [`Shared::read_bytes`].
     pub async fn read_bytes(self, class: SizeClass, g: &Guard<'_>) -> Result<Vec<u8>> {
+        self.read_bytes_with(class, g, <[u8]>::to_vec).await
+    }
+
+    /// Reads a byte string of a class, and returns what `decode` makes of it. One READ, and no allocation but those of `decode`.
+    ///
+    /// # Errors
+    /// Those of [`Shared::read_bytes`].
+    pub async fn read_bytes_with<R>(
+        self,
+        class: SizeClass,
+        g: &Guard<'_>,
+        decode: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R> {
         let at = self.address();
-        g.read_words(at, class.words(), |words| decode_blob(at, words)).await
+        g.read_words(at, class.words(), |words| blob_bytes(at, words).map(decode)).await
     }
 }
 
@@ -249,8 +306,7 @@ impl Field for Blob {
         init.class.capacity()
     }
     fn encode(init: BlobInit, out: &mut [u8]) {
-        Pod::encode(init.bytes.len() as u64, out);
-        out[LENGTH_BYTES..][..init.bytes.len()].copy_from_slice(&init.bytes);
+        Pod::encode(init.length, out);
     }
     fn decode<'g>(_: Address, bytes: &[u8]) -> farfield_words::Result<Self::Value<'g>> {
         Ok(BlobSnapshot { length: <u64 as Pod>::decode(bytes).unwrap_or_default() })
@@ -334,9 +390,9 @@ mod tests {
     #[test]
     fn a_length_beyond_the_class_is_an_error() {
         let at = Address::new(0, 64);
-        assert_eq!(decode_blob(at, &[3, u64::from_le_bytes(*b"abcdefgh")]).unwrap(), b"abc");
+        assert_eq!(blob_bytes(at, &[3, u64::from_le_bytes(*b"abcdefgh")]).unwrap(), b"abc");
         for length in [9, u64::MAX] {
-            assert!(matches!(decode_blob(at, &[length, 0]), Err(Error::InvalidValue { .. })));
+            assert!(matches!(blob_bytes(at, &[length, 0]), Err(Error::InvalidValue { .. })));
         }
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! | function | result |
 //! |---|---|
-//! | [`read`], [`read_bytes`], [`load`], [`peek`], [`peek_bytes`] | the value |
+//! | [`read`], [`read_bytes`], [`read_bytes_with`], [`load`], [`peek`], [`peek_bytes`], [`peek_bytes_with`] | the value |
 //! | [`store`] | a `Link`'s new value; nothing for an atomic or a tagged link |
 //! | [`compare_exchange`], [`compare_exchange_link`], [`fetch_add`] | the previous value |
 //! | [`write()`] | the object, in case no link holds it |
@@ -23,7 +23,7 @@ use farfield_fabric::host::{self, Host};
 use farfield_words::scratch::{Scratch, bytes};
 use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, Word, try_array};
 
-use super::blob::{Blob, SizeClass, decode_blob};
+use super::blob::{Blob, SizeClass, blob_bytes};
 use super::link::{Exchanged, LinkWord};
 use super::owned::Publish;
 use super::read::check_aligned;
@@ -167,7 +167,17 @@ pub fn read_bytes<M: MaybeMarks>(
     blob: Shared<'_, Blob, M>,
     class: SizeClass,
 ) -> impl Operations<'_, Output = Vec<u8>> {
-    ReadBytes { at: blob.address(), words: class.words() }
+    read_bytes_with(blob, class, <[u8]>::to_vec)
+}
+
+/// Reads a byte string of a class. The result is what `decode` makes of it: no allocation but those of `decode`.
+#[inline]
+pub fn read_bytes_with<R, M: MaybeMarks>(
+    blob: Shared<'_, Blob, M>,
+    class: SizeClass,
+    decode: impl Fn(&[u8]) -> R,
+) -> impl Operations<'_, Output = R> {
+    ReadBytes { at: blob.address(), words: class.words(), decode }
 }
 
 /// Reads a byte string that may have been freed and reused: a guess, as in [`peek`].
@@ -176,7 +186,18 @@ pub fn peek_bytes<'g>(
     guess: RemotePtr<Blob>,
     class: SizeClass,
 ) -> impl Operations<'g, Output = Result<Vec<u8>>> {
-    Peek(ReadBytes { at: guess.address(), words: class.words() })
+    peek_bytes_with(guess, class, <[u8]>::to_vec)
+}
+
+/// Reads a byte string that may have been freed and reused: a guess, as in [`peek`]. The result is what `decode` makes of it, which for a wrong guess
+/// are any bytes.
+#[inline]
+pub fn peek_bytes_with<'g, R>(
+    guess: RemotePtr<Blob>,
+    class: SizeClass,
+    decode: impl Fn(&[u8]) -> R,
+) -> impl Operations<'g, Output = Result<R>> {
+    Peek(ReadBytes { at: guess.address(), words: class.words(), decode })
 }
 
 /// Loads an atomic or a link, marked or tagged.
@@ -377,7 +398,7 @@ impl<F: Field> Reads for ReadField<'_, F> {
     }
 }
 
-impl Reads for ReadBytes {
+impl<D> Reads for ReadBytes<D> {
     #[inline]
     fn span(&self) -> (Address, usize) {
         (self.at, self.words)
@@ -418,14 +439,15 @@ impl<'g, V, R: Steps<'g, Raw = Result<V>> + Reads> Steps<'g> for Peek<R> {
 const SHORT_WORDS: usize = 64;
 
 /// A READ of a byte string.
-struct ReadBytes {
+struct ReadBytes<D> {
     at: Address,
     words: usize,
+    decode: D,
 }
 
-impl<'g> Steps<'g> for ReadBytes {
-    type Raw = Result<Vec<u8>>;
-    type Output = Vec<u8>;
+impl<'g, R, D: Fn(&[u8]) -> R> Steps<'g> for ReadBytes<D> {
+    type Raw = Result<R>;
+    type Output = R;
 
     fn visit(&self, each: &mut impl FnMut(Address, Access)) {
         each(self.at, Access::Reads);
@@ -441,7 +463,7 @@ impl<'g> Steps<'g> for ReadBytes {
             long.resize(self.words, MaybeUninit::uninit());
             &mut long[..]
         };
-        Ok(decode_blob(self.at, host::load_many(words, into)))
+        Ok(blob_bytes(self.at, host::load_many(words, into)).map(&self.decode))
     }
     fn record(&self, parts: &mut Parts<'g, Worker>) {
         parts.add(self.at, |part| {
@@ -449,9 +471,9 @@ impl<'g> Steps<'g> for ReadBytes {
         });
     }
     fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw {
-        decode_blob(self.at, done.next())
+        blob_bytes(self.at, done.next()).map(&self.decode)
     }
-    fn results(self, raw: Self::Raw) -> Result<Vec<u8>> {
+    fn results(self, raw: Self::Raw) -> Result<R> {
         raw
     }
 }

@@ -147,6 +147,12 @@ impl<T: Remote> Owned<T> {
         (image.block.address, words)
     }
 
+    /// Returns the words of the object's image, to be changed.
+    #[inline]
+    pub(crate) fn unpublished_words(&mut self) -> &mut [u64] {
+        self.image_mut()
+    }
+
     /// Marks the object as published. Returns its block and the words of its WRITE.
     #[inline]
     pub(crate) fn publish(&mut self) -> (Block, &[u64]) {

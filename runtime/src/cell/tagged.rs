@@ -134,6 +134,9 @@ pub struct Tagged<'g, T, G> {
 }
 
 impl<'g, T, G> Tagged<'g, T, G> {
+    /// Null, without a tag.
+    pub const NULL: Self = Self::from_word(0);
+
     pub(super) const fn from_word(word: u64) -> Self {
         Self { word, guard: PhantomData, link: PhantomData }
     }

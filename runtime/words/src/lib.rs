@@ -39,6 +39,7 @@
 mod address;
 mod array;
 mod block;
+mod bytes;
 pub mod describe;
 pub mod error;
 mod field;
@@ -56,6 +57,7 @@ mod word;
 pub use address::{Address, link_targets};
 pub use array::{try_array, try_map};
 pub use block::Block;
+pub use bytes::Bytes;
 pub use describe::{Describe, Describer};
 pub use error::{Error, PointerFault, Result};
 pub use field::{DefaultInit, Field, FrozenField, Initial, invalid_value};

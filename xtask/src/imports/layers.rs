@@ -7,6 +7,7 @@ pub(super) const CRATES: &[&str] = &[
     "farfield-fabric",
     "farfield-sim",
     "farfield",
+    "farfield-collections",
     "farfield-testing",
     "farfield-examples",
     "farfield-soak",

@@ -1,0 +1,158 @@
+//! The map in far memory.
+
+use std::marker::PhantomData;
+
+use farfield::prelude::*;
+use farfield::{Bytes, SizeClass};
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
+use std::hash::Hasher as _;
+
+/// The slots of a bucket.
+pub(super) const SLOTS: usize = 8;
+/// The slots of a window: of two neighbouring buckets.
+pub(super) const WINDOW: usize = 2 * SLOTS;
+
+/// The identity of a slot that no key has claimed.
+pub(super) const VACANT: u64 = 0;
+/// The identity of such a slot in a frozen table.
+pub(super) const FROZEN: u64 = 1;
+
+/// The scale of a table that is split when it is full, rather than replaced by a larger one: 4 KiB.
+pub(super) const LARGEST: u8 = 3;
+/// The scale beyond which no table is made: 64 KiB. More than 4,000 keys in one differ in nothing that a split looks at.
+pub(super) const LIMIT: u8 = 7;
+/// The bytes of a table of scale 0.
+const SMALLEST_BYTES: u64 = 512;
+const BUCKET_BYTES: u64 = 128;
+
+/// The entries of the directory that a shard holds itself: those of indices of this many bits.
+pub(super) const BASE_BITS: u32 = 6;
+pub(super) const BASE: usize = 1 << BASE_BITS;
+/// The other entries are in levels, each as large as all before it.
+pub(super) const LEVELS: usize = 18;
+/// The most bits of an index.
+pub(super) const DEEPEST: u32 = BASE_BITS + LEVELS as u32;
+
+/// The tag of the link to an entry.
+#[tag(class: 8, check: 6, blind, frozen)]
+pub(super) struct EntryTag;
+
+/// The tag of the link to a table: how many bits of a hash choose it, and how large it is.
+#[tag(depth: 5, scale: 4, growing)]
+pub(super) struct TableTag;
+
+/// The root of a map, from which [`HashMap::attach`](super::HashMap::attach) makes a handle.
+#[remote]
+pub struct HashMapRoot<K: Bytes, V: Bytes> {
+    /// Of the keyed hash.
+    pub(super) seed: [u64; 2],
+    /// The bits of hashes that are used: all, but for tests.
+    pub(super) mask: u64,
+    /// Stands for the types of keys and values.
+    pub(super) types: u64,
+    pub(super) shards: Tail<RemotePtr<Shard>>,
+    #[local]
+    pub(super) stored: PhantomData<fn() -> (K, V)>,
+}
+
+/// The part of a map on one memory node: its directory.
+#[remote]
+pub(super) struct Shard {
+    pub(super) base: [TaggedLink<Table, TableTag>; BASE],
+    /// Level `k` has the entries of indices from `BASE << k` on, as many.
+    pub(super) levels: [Link<Level>; LEVELS],
+}
+
+/// Entries of the directory.
+#[remote]
+pub(super) struct Level {
+    pub(super) entries: Tail<TaggedLink<Table, TableTag>>,
+}
+
+/// A table of slots.
+#[remote(align = 128)]
+pub(super) struct Table {
+    /// The table with the other half of the keys, if a split made both.
+    pub(super) sibling: TaggedLink<Table, TableTag>,
+    /// So that each bucket has two lines of a processor's cache.
+    pub(super) padding: [u64; 14],
+    pub(super) buckets: Tail<Bucket>,
+}
+
+/// Slots: the identities of keys, and the links to their entries.
+#[remote]
+pub(super) struct Bucket {
+    pub(super) idents: [Atomic<u64>; SLOTS],
+    pub(super) links: [TaggedLink<Blob, EntryTag>; SLOTS],
+}
+
+/// Two neighbouring buckets, as one READ finds them.
+#[remote]
+pub(super) struct Window {
+    pub(super) home: Bucket,
+    pub(super) next: Bucket,
+}
+
+pub(super) type TableLink<'g> = Tagged<'g, Table, TableTag>;
+pub(super) type TableWord = TaggedWord<Table, TableTag>;
+pub(super) type EntryLink<'g> = Tagged<'g, Blob, EntryTag>;
+pub(super) type EntryWord = TaggedWord<Blob, EntryTag>;
+pub(super) type EntryPlace<'g> = Place<'g, TaggedLink<Blob, EntryTag>>;
+pub(super) type DirectoryPlace = Place<'static, TaggedLink<Table, TableTag>>;
+
+/// Returns the number of buckets of a table.
+pub(super) const fn buckets(scale: u8) -> u64 {
+    (SMALLEST_BYTES << scale) / BUCKET_BYTES - 1
+}
+
+/// The lowest `bits` bits.
+pub(super) const fn mask(bits: u32) -> u64 {
+    (1 << bits) - 1
+}
+
+/// Returns the class of an entry, which each link to one has.
+pub(super) fn class(link: EntryLink<'_>) -> Result<SizeClass> {
+    SizeClass::from_number(link.tag().class())
+        .ok_or_else(|| farfield::Error::other(format!("the link {link:?} has no size class")))
+}
+
+/// The hash of a key: what its slot knows of it.
+///
+/// Two keys that agree in all of it are taken for one, but for `insert`, `get` and others that read the entry. Under a secret seed that has a
+/// probability of 2^-70 for each pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hash {
+    /// The identity of its slot. Also chooses the shard, the table and the bucket.
+    pub(super) ident: u64,
+    /// More bits, for the link.
+    pub(super) check: u8,
+}
+
+impl Hash {
+    /// Hashes a key by SipHash-1-3, of 128 bits.
+    #[inline]
+    pub(super) fn of(seed: [u64; 2], mask: u64, key: &[u8]) -> Self {
+        let mut hasher = SipHasher13::new_with_keys(seed[0], seed[1]);
+        hasher.write(key);
+        let hash = hasher.finish128();
+        Self { ident: (hash.h1 & mask).max(FROZEN + 1), check: (hash.h2 & 63) as u8 }
+    }
+
+    /// Returns the number of its shard.
+    #[inline]
+    pub(super) fn shard(self, shards: usize) -> usize {
+        (((self.ident >> 48) * shards as u64) >> 16) as usize
+    }
+}
+
+/// Returns the bucket at which a key's window begins.
+#[inline]
+pub(super) fn home(ident: u64, scale: u8) -> u64 {
+    (((ident >> DEEPEST) & mask(32)) * (buckets(scale) - 1)) >> 32
+}
+
+/// The link of a slot, as a READ of it alone finds it.
+#[remote]
+pub(super) struct SlotWord {
+    pub(super) link: TaggedLink<Blob, EntryTag>,
+}

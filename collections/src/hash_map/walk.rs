@@ -1,0 +1,248 @@
+//! Walks over all tables of a map: iteration, counting, checking, recovery, destruction.
+
+use std::collections::HashSet;
+use std::collections::VecDeque;
+
+use farfield::prelude::*;
+use farfield::{Bytes, Error};
+
+use super::HashMap;
+use super::cache::Known;
+#[allow(clippy::wildcard_imports)] // what the map consists of
+use super::layout::*;
+use super::table::Tables;
+
+/// A position between two tables in the order of reversed hashes. In this order the halves of a split are where the table was, one after the
+/// other: a walk visits each hash once, whatever is split meanwhile.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Cursor {
+    shard: usize,
+    reversed: u64,
+}
+
+impl Tables {
+    /// Returns the next table, with its index, and moves the cursor behind it. `None` at the end.
+    pub(super) async fn next_table<'g>(
+        &self,
+        cursor: &mut Cursor,
+        g: &'g Guard<'_>,
+    ) -> Result<Option<(usize, u64, Known, Shared<'g, Table>)>> {
+        let shard = cursor.shard;
+        let Some(directory) = self.directories.get(shard) else { return Ok(None) };
+        // The directory is read anew, so that the guard protects the table.
+        let (index, known) = self.load_path(cursor.reversed.reverse_bits(), directory, g).await?;
+        let step = 1_u64.checked_shl(u64::BITS - known.depth()).unwrap_or(0);
+        match cursor.reversed.checked_add(step) {
+            Some(next) if step > 0 => cursor.reversed = next,
+            _ => *cursor = Cursor { shard: shard + 1, reversed: 0 },
+        }
+        Ok(Some((shard, index, known, known.table.shared(g))))
+    }
+}
+
+/// The keys of a map and their values: see [`HashMap::iter`].
+pub struct Iter<'a, K: Bytes, V: Bytes> {
+    map: &'a HashMap<K, V>,
+    ct: &'a ComputeThread,
+    cursor: Cursor,
+    ready: VecDeque<(K, V)>,
+}
+
+impl<'a, K: Bytes, V: Bytes> Iter<'a, K, V> {
+    pub(super) fn new(map: &'a HashMap<K, V>, ct: &'a ComputeThread) -> Self {
+        Self { map, ct, cursor: Cursor::default(), ready: VecDeque::new() }
+    }
+
+    /// Returns the next key and its value. Three round trips for each table of at most 248 keys. If the future is dropped, no key is lost.
+    ///
+    /// # Errors
+    /// Those of a READ.
+    pub async fn next(&mut self) -> Result<Option<(K, V)>> {
+        while self.ready.is_empty() {
+            let g = &self.ct.pin();
+            let mut cursor = self.cursor;
+            let Some((_, _, known, table)) = self.map.tables.next_table(&mut cursor, g).await? else {
+                return Ok(None);
+            };
+            let read = table.buckets().read(g, 0..buckets(known.scale())).await?;
+            let links = read.iter().flat_map(|bucket| bucket.links).filter(|link| !link.is_null());
+            let mut reads = Vec::new();
+            for link in links {
+                reads.push(op::read_bytes_with(link.shared(), class(link)?, |bytes| {
+                    let (key, value) = super::split_entry::<K>(bytes)?;
+                    Some((K::from_bytes(key)?, V::from_bytes(value)?))
+                }));
+            }
+            let entries = g.chain(reads).submit().await?;
+            let entries: Option<VecDeque<_>> = entries.into_iter().collect();
+            self.ready = entries.ok_or_else(not_an_entry)?;
+            self.cursor = cursor;
+        }
+        Ok(self.ready.pop_front())
+    }
+}
+
+#[cold]
+pub(super) fn not_an_entry() -> Error {
+    Error::other("an entry of the map has no key and value of its types")
+}
+
+impl<K: Bytes, V: Bytes> HashMap<K, V> {
+    /// Returns the number of keys: exact while nobody changes the map. Two round trips for each table of at most 248 keys; no entry is read.
+    ///
+    /// # Errors
+    /// Those of a READ.
+    pub async fn len(&self, ct: &ComputeThread) -> Result<u64> {
+        let (mut cursor, mut len) = (Cursor::default(), 0);
+        loop {
+            let g = &ct.pin();
+            let Some((_, _, known, table)) = self.tables.next_table(&mut cursor, g).await? else {
+                return Ok(len);
+            };
+            let read = table.buckets().read(g, 0..buckets(known.scale())).await?;
+            len += read.iter().flat_map(|bucket| bucket.links).filter(|link| !link.is_null()).count() as u64;
+        }
+    }
+
+    /// Returns whether no key is in the map. See [`len`](Self::len).
+    ///
+    /// # Errors
+    /// Those of a READ.
+    pub async fn is_empty(&self, ct: &ComputeThread) -> Result<bool> {
+        Ok(self.len(ct).await? == 0)
+    }
+
+    /// Checks the invariants of a map that nobody changes: that each key is in its window, once, before any vacant slot; that links say of their
+    /// entries what is true; that no table is frozen; and that the directory has each table once. Returns the number of keys.
+    ///
+    /// # Errors
+    /// One that names the first fault.
+    pub async fn check(&self, ct: &ComputeThread) -> Result<u64> {
+        let (mut cursor, mut len) = (Cursor::default(), 0);
+        loop {
+            let g = &ct.pin();
+            let Some((shard, index, known, table)) = self.tables.next_table(&mut cursor, g).await? else {
+                return Ok(len);
+            };
+            let directory = &self.tables.directories[shard];
+            let fault =
+                |what: String| Error::other(format!("{table:?}, table {index} of shard {shard}: {what}"));
+            let Some(entry) = directory.entry(index) else { return Err(fault("it has no entry".into())) };
+            if entry.load(g).await?.tag().growing() {
+                return Err(fault("it is being replaced".into()));
+            }
+            if index >> known.depth() != 0 {
+                return Err(fault(format!("it has depth {}", known.depth())));
+            }
+            let read = table.buckets().read(g, 0..buckets(known.scale())).await?;
+            let slots: Vec<_> =
+                read.iter().flat_map(|bucket| bucket.idents.into_iter().zip(bucket.links)).collect();
+            let mut idents = HashSet::new();
+            for (slot, &(ident, link)) in slots.iter().enumerate() {
+                let fault = |what: &str| Err(fault(format!("slot {slot} of {ident:#x} {what}: {link:?}")));
+                if ident == FROZEN || link.tag().frozen() {
+                    return fault("is frozen");
+                }
+                if ident == VACANT {
+                    if !link.is_null() {
+                        return fault("is vacant, and has a link");
+                    }
+                    continue;
+                }
+                if !idents.insert(ident) {
+                    return fault("is a second one");
+                }
+                let home = home(ident, known.scale()) as usize * SLOTS;
+                if ident & mask(known.depth()) != index || !(home..home + WINDOW).contains(&slot) {
+                    return fault("is outside of its window");
+                }
+                if slots[home..slot].iter().any(|(ident, _)| *ident == VACANT) {
+                    return fault("is behind a vacant one");
+                }
+                if link.is_null() {
+                    continue;
+                }
+                len += 1;
+                let class = class(link)?;
+                let seen = link.shared().read_bytes_with(class, g, |bytes| {
+                    let (key, value) = super::split_entry::<K>(bytes)?;
+                    K::from_bytes(key)?;
+                    V::from_bytes(value)?;
+                    Some((self.tables.hash(key), SizeClass::of(bytes.len())))
+                });
+                match seen.await? {
+                    None => return fault("has no key and value"),
+                    Some((hash, _)) if hash != (Hash { ident, check: link.tag().check() }) => {
+                        return fault("has another key");
+                    }
+                    Some((_, of_bytes)) if of_bytes != Some(class) => return fault("has another size"),
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Finishes what dead clients have left half done: tables that were being replaced. Nobody need call it: an operation that meets such a table does
+    /// the same. Four round trips for each table.
+    ///
+    /// # Errors
+    /// Those of an allocation.
+    pub async fn recover(&self, ct: &ComputeThread) -> Result<()> {
+        let mut cursor = Cursor::default();
+        loop {
+            let g = &ct.pin();
+            let before = cursor;
+            let Some((shard, index, known, table)) = self.tables.next_table(&mut cursor, g).await? else {
+                return Ok(());
+            };
+            let directory = &self.tables.directories[shard];
+            let Some(entry) = directory.entry(index) else { continue };
+            let is_growing = entry.load(g).await?.tag().growing();
+            let read = table.buckets().read(g, 0..buckets(known.scale())).await?;
+            let is_frozen = |bucket: &BucketSnapshot<'_>| {
+                bucket.idents.contains(&FROZEN) || bucket.links.iter().any(|link| link.tag().frozen())
+            };
+            if is_growing || read.iter().any(is_frozen) {
+                // A key that is there needs no further slot.
+                let slots = read.iter().flat_map(|bucket| bucket.idents);
+                let pending = slots.into_iter().find(|ident| *ident > FROZEN);
+                let pending = pending.unwrap_or(before.reversed.reverse_bits() | index | (FROZEN + 1));
+                self.tables.replace(directory, index, known, pending, &mut ct.backoff(), g).await?;
+                cursor = before;
+            }
+        }
+    }
+
+    /// Frees the map. Nobody may use it any more. Four round trips for each table of at most 248 keys.
+    ///
+    /// # Errors
+    /// Those of a READ.
+    pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
+        let mut cursor = Cursor::default();
+        let mut tables = Vec::new();
+        loop {
+            let g = &ct.pin();
+            let Some((_, _, known, table)) = self.tables.next_table(&mut cursor, g).await? else { break };
+            let read = table.buckets().read(g, 0..buckets(known.scale())).await?;
+            for link in read.iter().flat_map(|bucket| bucket.links).filter(|link| !link.is_null()) {
+                ct.delete(link.shared()).await?;
+            }
+            tables.push(known.table);
+        }
+        for table in tables {
+            ct.delete(table).await?;
+        }
+        for directory in &self.tables.directories {
+            let g = &ct.pin();
+            for level in 0..LEVELS {
+                let level = directory.shard.levels().at(level).load(g).await?;
+                if level.is_null() {
+                    break;
+                }
+                ct.delete(level).await?;
+            }
+            ct.delete(directory.shard).await?;
+        }
+        ct.delete(self.root).await
+    }
+}

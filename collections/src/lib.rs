@@ -1,0 +1,7 @@
+//! Data structures over far memory, for programs that depend on them.
+//!
+//! They stand on the public interface of [`farfield`] alone. Each is right when any of its futures is dropped at any `await`, and when its clients die.
+
+mod hash_map;
+
+pub use hash_map::{Counters, HashMap, HashMapRoot, Iter};
