@@ -1,6 +1,6 @@
 //! Growth: a full table is replaced by a larger one, or by two.
 
-use farfield::op::Written;
+use farfield::op::Staged;
 use farfield::prelude::*;
 
 use super::cache::{Directory, Known};
@@ -174,69 +174,49 @@ impl Tables {
         let (mut lower, mut upper) = new;
         fill(&mut lower, &plan.lower);
         let depth = known.depth() as u8 + u8::from(plan.upper.is_some());
-        let mut upper_word = None;
+        let mut second = None;
         if let (Some(table), Some(contents)) = (&mut upper, &plan.upper) {
             fill(table, contents);
             let word = TableWord::new(table.as_ptr(), TableTag::new(depth, contents.scale, false))?;
             lower.set(|table| table.sibling(), word);
-            upper_word = Some(word);
+            second = Some(word);
         }
-        let lower_word = TableWord::new(lower.as_ptr(), TableTag::new(depth, plan.lower.scale, false))?;
-        if self
-            .publish(
-                directory,
-                index,
-                entry,
-                [known.word(false)?, known.word(true)?],
-                lower,
-                lower_word,
-                upper,
-                g,
-            )
-            .await?
-        {
+        let (lower, upper) = g.chain((op::stage(lower), upper.map(op::stage))).submit().await?;
+        let tag = TableTag::new(depth, plan.lower.scale, false);
+        if self.publish(directory, index, known, (lower, tag), upper, g).await? {
             self.counting.count(|counters| counters.growths += 1);
-            if let (Some(word), Some(other)) = (upper_word, other) {
-                let _ =
-                    g.chain(op::compare_exchange_link(other, TableWord::default(), word)).submit().await?;
+            if let (Some(word), Some(other)) = (second, other) {
+                let _ = g.chain(op::compare_exchange_link(other, TableWord::NULL, word)).submit().await?;
             }
-            g.sched_reclaim(table).await?;
         }
         if is_over { Err(too_many_equal()) } else { Ok(()) }
     }
 
-    /// Writes new tables, and makes the directory's entry link to the first instead of the one that it replaces. Returns whether it did.
-    #[allow(clippy::too_many_arguments)]
+    /// Makes the directory's entry link to a new table instead of the one that it replaces, which is retired. Returns whether it did.
     async fn publish(
         &self,
         directory: &Directory,
         index: u64,
-        entry: DirectoryPlace,
-        [quiet, growing]: [TableWord; 2],
-        lower: Owned<Table>,
-        word: TableWord,
-        upper: Option<Owned<Table>>,
+        known: Known,
+        (lower, tag): (Staged<Table>, TableTag),
+        upper: Option<Staged<Table>>,
         g: &Guard<'_>,
     ) -> Result<bool> {
-        // A client that has waited in vain gives up its claim, so that the entry may be without it.
-        let mut written: Option<(Written<Table>, Option<Written<Table>>)> = None;
-        let mut new = Some((lower, upper));
-        for expected in [growing, quiet] {
-            let write = new.take().map(|(lower, upper)| (op::write(lower), upper.map(op::write)));
-            let exchange = op::compare_exchange_link(entry, expected, word);
-            let (tables, exchanged) = g.chain((write, exchange)).submit().await?;
-            written = tables.or(written);
-            match exchanged {
-                Ok(_) => {
+        let Some(entry) = directory.entry(index) else { return Ok(false) };
+        let mut new = lower.tagged(tag)?.with(upper);
+        let mut link = entry.load(g).await?;
+        // Whoever has waited for this client in vain gives up the claim, so the entry may be without it.
+        while known.is(link) {
+            match g.chain(op::replace(entry, link, buckets(known.scale()), new)).submit().await? {
+                Ok(replaced) => {
                     directory.forget(index);
+                    replaced.retire(g).await?;
                     return Ok(true);
                 }
-                Err(refused) => directory.learn(index, refused.current),
+                Err(refused) => (link, new) = (refused.current, refused.new),
             }
         }
-        if let Some((lower, upper)) = written {
-            drop((lower.take(), upper.map(Written::take)));
-        }
+        directory.learn(index, link);
         Ok(false)
     }
 
@@ -303,7 +283,7 @@ impl Tables {
             return Ok(());
         }
         let entry = self.entry_for(directory, index | 1 << bit, g).await?;
-        let set = op::compare_exchange_link(entry, TableWord::default(), TableWord::from(sibling));
+        let set = op::compare_exchange_link(entry, TableWord::NULL, TableWord::from(sibling));
         let _ = g.chain(set).submit().await?;
         Ok(())
     }
@@ -317,7 +297,7 @@ impl Tables {
             directory.load_levels(g).await?;
             if directory.entry(index).is_none() {
                 let level = directory.bits() - BASE_BITS;
-                let entries = vec![TableWord::default(); BASE << level];
+                let entries = vec![TableWord::NULL; BASE << level];
                 let new = Level::new_in(g.near(directory.shard), Level::init(entries)).await?;
                 let _ = directory
                     .shard

@@ -1,6 +1,6 @@
 //! Operations on slots. Keys are hashes here, and entries are bytes.
 
-use farfield::op::Written;
+use farfield::op::{Replacement, Staged};
 use farfield::prelude::*;
 
 use super::cache::{Counting, Directory, Hot, HotSlots, Known};
@@ -37,15 +37,6 @@ pub(super) enum Slot<'g> {
 
 /// The link of a slot, as it is remembered.
 type Remembered = (EntryWord, RemotePtr<Blob>, EntryTag);
-
-/// An entry that is written, and that no link holds. Dropped, it is freed.
-pub(super) struct Unlinked(Option<Written<Blob>>);
-
-impl Drop for Unlinked {
-    fn drop(&mut self) {
-        drop(self.0.take().map(Written::take));
-    }
-}
 
 /// How an entry is put into a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -121,9 +112,9 @@ impl Tables {
         hash: Hash,
         mut entry: Option<Owned<Blob>>,
         g: &'g Guard<'_>,
-    ) -> Result<(Option<Unlinked>, Seen<'g>)> {
+    ) -> Result<(Option<Staged<Blob>>, Seen<'g>)> {
         let directory = self.directory(hash);
-        let mut unlinked = None;
+        let mut staged = None;
         loop {
             let (index, known) = match directory.find(hash.ident) {
                 Some(found) => {
@@ -135,12 +126,12 @@ impl Tables {
             let Some(place) = directory.entry(index) else { return Err(not_a_map(directory)) };
             let home = home(hash.ident, known.scale());
             let window = RemotePtr::from_address(known.table.buckets().at(home).address());
-            let chain = g.chain((entry.take().map(op::write), op::load(place), op::peek::<Window>(window)));
+            let chain = g.chain((entry.take().map(op::stage), op::load(place), op::peek::<Window>(window)));
             let (written, link, window) = chain.submit().await?;
-            unlinked = written.map(|written| Unlinked(Some(written))).or(unlinked);
+            staged = written.or(staged);
             if known.is(link) {
                 let table = link.shared();
-                return Ok((unlinked, Seen { index, known, table, home, window: window? }));
+                return Ok((staged, Seen { index, known, table, home, window: window? }));
             }
             self.counting.count(|counters| counters.stale += 1);
             directory.learn(index, link);
@@ -239,8 +230,7 @@ impl Tables {
         g: &Guard<'_>,
     ) -> Result<bool> {
         let class_of_entry = Blob::class(&entry).number();
-        let (mut unlinked, mut seen) = self.look(hash, Some(entry), g).await?;
-        let Some(unlinked) = &mut unlinked else { return Err(equal_hashes()) };
+        let (mut staged, mut seen) = self.look(hash, Some(entry), g).await?;
         let mut backoff = g.backoff();
         loop {
             let claimed = match seen.slot(hash) {
@@ -275,54 +265,34 @@ impl Tables {
                     }
                     let is_blind = how != Put::Insert && !link.is_null();
                     let tag = EntryTag::new(class_of_entry, hash.check, is_blind, false);
-                    match self.exchange(slot, link, unlinked, tag, g).await? {
-                        Ok(word) => {
-                            self.remember(hash, &seen, slot, word);
-                            if !link.is_null() {
-                                g.sched_reclaim(link.shared()).await?;
-                            }
+                    let Some(entry) = staged else { return Ok(false) };
+                    let (blob, new) = (entry.as_ptr(), entry.tagged(tag)?);
+                    let word = new.word();
+                    match g.chain(op::replace(slot, link, bytes(link)?, new)).submit().await? {
+                        Ok(replaced) => {
+                            self.remember(hash, &seen, slot, (word, blob, tag));
+                            replaced.retire(g).await?;
                             return Ok(true);
                         }
                         // Another blind update came after `link` was read. This one takes effect immediately before it: nobody sees the value.
-                        Err(current)
+                        Err(refused)
                             if how != Put::Insert
-                                && current.tag().blind()
-                                && current.shared() != link.shared() =>
+                                && refused.current.tag().blind()
+                                && refused.current.shared() != link.shared() =>
                         {
                             self.counting.count(|counters| counters.overtaken += 1);
                             return Ok(true);
                         }
-                        Err(current) => {
+                        Err(refused) => {
                             self.counting.count(|counters| counters.retries += 1);
-                            link = current;
+                            link = refused.current;
+                            staged = refused.new.into_staged();
                         }
                     }
                 }
             }
             self.grow(hash, &seen, &mut backoff, g).await?;
             (_, seen) = self.look(hash, None, g).await?;
-        }
-    }
-
-    /// Makes a slot link to an entry instead of `expected`. Returns the slot's new link, or the link that it found.
-    async fn exchange<'g>(
-        &self,
-        slot: EntryPlace<'g>,
-        expected: EntryLink<'_>,
-        entry: &mut Unlinked,
-        tag: EntryTag,
-        g: &'g Guard<'_>,
-    ) -> Result<Result<Remembered, EntryLink<'g>>> {
-        // Once the CAS is posted, a link may hold it.
-        let Some(written) = entry.0.take() else { return Err(equal_hashes()) };
-        let new = EntryWord::new(written.as_ptr(), tag)?;
-        let exchange = op::compare_exchange_link(slot, EntryWord::from(expected), new);
-        match g.chain(exchange).submit().await? {
-            Ok(_) => Ok(Ok((new, written.as_ptr(), tag))),
-            Err(refused) => {
-                entry.0 = Some(written);
-                Ok(Err(refused.current))
-            }
         }
     }
 
@@ -340,12 +310,12 @@ impl Tables {
             while !link.tag().frozen() {
                 let class = class(link)?;
                 let entry = read.as_ref().map(|read| op::read_bytes_with(link.shared(), class, read));
-                let exchange = op::compare_exchange_link(slot, EntryWord::from(link), EntryWord::default());
+                let exchange = op::replace(slot, link, bytes(link)?, Replacement::NULL);
                 let (exchanged, entry) = g.chain((exchange, entry)).submit().await?;
                 match exchanged {
-                    Ok(_) => {
+                    Ok(replaced) => {
                         self.hot.forget(hash.ident);
-                        g.sched_reclaim(link.shared()).await?;
+                        replaced.retire(g).await?;
                         return Ok(Some(entry));
                     }
                     Err(refused) if refused.current.is_null() => return Ok(None),
@@ -396,24 +366,17 @@ impl Tables {
             if let Some((slot, link)) = claimed
                 && !link.tag().frozen()
             {
-                let is_exchanged = match entry {
+                let new = match entry {
+                    None if link.is_null() => return Ok(()),
+                    None => Replacement::NULL,
                     Some(entry) => {
                         let tag = EntryTag::new(Blob::class(&entry).number(), hash.check, false, false);
-                        slot.compare_exchange(g, link, entry, tag).await?.is_ok()
-                    }
-                    None if link.is_null() => return Ok(()),
-                    None => {
-                        let exchange =
-                            op::compare_exchange_link(slot, EntryWord::from(link), EntryWord::default());
-                        g.chain(exchange).submit().await?.is_ok()
+                        Replacement::of(entry, tag)?
                     }
                 };
-                if is_exchanged {
+                if let Ok(replaced) = g.chain(op::replace(slot, link, bytes(link)?, new)).submit().await? {
                     self.hot.forget(hash.ident);
-                    if !link.is_null() {
-                        g.sched_reclaim(link.shared()).await?;
-                    }
-                    return Ok(());
+                    return replaced.retire(g).await;
                 }
                 is_changed = true;
             }
@@ -426,6 +389,11 @@ impl Tables {
             (_, seen) = self.look(hash, None, g).await?;
         }
     }
+}
+
+/// Returns the bytes of the block of an entry, less those of its length; 0 for none.
+fn bytes(link: EntryLink<'_>) -> Result<u64> {
+    if link.is_null() { Ok(0) } else { class(link).map(|class| class.capacity() as u64) }
 }
 
 #[cold]

@@ -15,12 +15,15 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use super::op::Operations;
 use super::op::sealed::Access;
 use crate::error::{self, Error, Result};
 use crate::io::operations::*;
-use crate::io::{FirstPoll, at_first_poll};
+use crate::io::{Completed, FirstPoll, Submitted, at_first_poll};
+use crate::memory::worker::Worker;
 use crate::pointer::Guard;
 use crate::session::ComputeThread;
 use farfield_fabric::host::Host;
@@ -197,7 +200,9 @@ impl<'g, O: Operations<'g>> Chain<'g, O> {
         for index in 0..count {
             let submitted = ct.submit(std::mem::take(&mut parts.chains[index]));
             self.operations.is_posted(index + 1 == count);
-            parts.chains[index] = submitted.await?.into_chain();
+            let flight =
+                InFlight { submitted, operations: &mut self.operations, settles: count == 1 && O::SETTLES };
+            parts.chains[index] = flight.await?.into_chain();
         }
         let raw = self.operations.raw(&mut parts.results());
         self.operations.settle(&raw);
@@ -235,6 +240,33 @@ impl<'g, O: Operations<'g>> Chain<'g, O> {
         self.operations.detach(&releases);
         // Dropping the operations then undoes locks that the chain may take.
         ct.post(part, releases)
+    }
+}
+
+/// The future of a posted chain. If it is dropped, the operations settle what the outcome decides when it is known.
+struct InFlight<'a, 'g, O: Operations<'g>> {
+    submitted: Submitted<'g, Worker>,
+    operations: &'a mut O,
+    settles: bool,
+}
+
+impl<'g, O: Operations<'g>> Unpin for InFlight<'_, 'g, O> {}
+
+impl<'g, O: Operations<'g>> Future for InFlight<'_, 'g, O> {
+    type Output = Result<Completed<'g, Worker>>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.submitted).poll(context)
+    }
+}
+
+impl<'g, O: Operations<'g>> Drop for InFlight<'_, 'g, O> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.settles && self.submitted.is_posted() {
+            self.submitted.abandon(|settle| self.operations.abandon(settle));
+        }
     }
 }
 

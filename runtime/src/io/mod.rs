@@ -59,6 +59,7 @@ pub(crate) use posting::{Io, IoParts, Thread};
 pub(crate) use retry::Retry;
 pub(crate) use set::TaskSet;
 pub(crate) use single::{ReadWords, Single, poll_single};
+pub(crate) use submit::{Completed, Submitted};
 pub(crate) use task_stack::{OwnLock, TaskState, wait_for_locks};
 pub(crate) use tasks::block_on;
 pub(crate) use tokens::failed_write;
