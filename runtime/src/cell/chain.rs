@@ -229,7 +229,8 @@ impl<'g, O: Operations<'g>> Chain<'g, O> {
             return Err(Error::from(error::InvalidArgument { argument: "chain", value, reason }));
         }
         if let Some(host) = ct.io.endpoint.immediate() {
-            return self.execute(host).map(drop);
+            let raw = self.execute(host)?;
+            return if O::SETTLES { self.operations.results(raw).map(drop) } else { Ok(()) };
         }
         self.operations.prepare(ct);
         let mut parts = self.ct.buffers.parts(ct);
@@ -238,6 +239,21 @@ impl<'g, O: Operations<'g>> Chain<'g, O> {
         self.operations.is_posted(true);
         let releases = self.ct.buffers.releases();
         self.operations.detach(&releases);
+        if O::SETTLES {
+            let mut settle = Vec::new();
+            self.operations.abandon(&mut settle);
+            ct.submit_detached(part, move |ct, done| {
+                if done.is_some() {
+                    releases.locks_are_released(ct);
+                } else {
+                    releases.release_locks(ct);
+                }
+                for settle in settle {
+                    settle(ct, done);
+                }
+            });
+            return Ok(());
+        }
         // Dropping the operations then undoes locks that the chain may take.
         ct.post(part, releases)
     }

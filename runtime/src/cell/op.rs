@@ -955,13 +955,9 @@ impl<'g, T: Remote, G: Tag> Steps<'g> for ReplaceLink<'g, T, G> {
         let Some(mut new) = self.new.take() else { return };
         let (Exchange { at, expected, new: to }, old, tail) = (self.exchange, self.old, self.tail);
         settle.push(Box::new(move |ct, done| match done.and_then(|done| done.found(at, expected, to)) {
-            Some(found) if found == expected => {
-                if !old.is_null() {
-                    let _ = ct.retire_sized::<T>(old, tail);
-                }
-            }
-            Some(_) => new.set_published(false),
-            None => {}
+            Some(found) if found != expected => new.set_published(false),
+            Some(_) if !old.is_null() => drop(ct.retire_sized::<T>(old, tail)),
+            _ => {}
         }));
     }
 }

@@ -68,7 +68,7 @@ pub(crate) use waits::Purpose;
 /// The traits with a thread's operations, for `use crate::io::operations::*`.
 pub(crate) mod operations {
     pub(crate) use super::compensation::Compensating as _;
-    pub(crate) use super::detached::Detaching as _;
+    pub(crate) use super::detached::{Detaching as _, Releases as _};
     pub(crate) use super::posting::{Operations as _, Thread as _};
     pub(crate) use super::task_stack::Polling as _;
     pub(crate) use super::tasks::Tasks as _;

@@ -80,7 +80,11 @@ impl<T: Thread> Submitted<'_, T> {
         let Some(posted) = self.posted.take() else { return };
         let mut settle = Vec::new();
         add(&mut settle);
-        self.ct.detach_then(posted, move |ct, chain| settle.into_iter().for_each(|settle| settle(ct, chain)));
+        self.ct.detach_then(posted, move |ct, chain| {
+            for settle in settle {
+                settle(ct, chain);
+            }
+        });
     }
 
     /// Returns the posted chain, for a caller that polls it itself.
