@@ -71,9 +71,11 @@
 //!
 //! # Keys with equal hashes
 //!
-//! Two keys that agree in 70 bits of a keyed SipHash-1-3 would have one slot: the insertion of the second is an error, since it reads the entry. With `n` keys
-//! the probability of any such pair is below n² / 2^71. `update` and `remove` do not read the entry. The seed is the map's own, so nobody
-//! outside can make such keys, or keys of one window.
+//! Keys are hashed by SipHash-1-3 with a secret seed of the map, so nobody outside can make keys with equal hashes, or keys of one window. Two keys with the same
+//! identity, of 64 bits, would have one slot, so the insertion of the second is an error: with `n` keys the probability of such a pair is below n² / 2^65. `get`
+//! and `insert` compare the key with the entry's. `update` and `remove` compare 70 bits of the hash: for a key that is not in the map, the
+//! probability that they take another of `n` for it is below n / 2^70. If more keys are in one window than a table has room for, whatever its size, the
+//! insertion of one more is an error, too.
 //!
 //! ```
 //! use farfield::prelude::*;

@@ -192,6 +192,7 @@ impl Tables {
         if is_over { Err(too_many_equal()) } else { Ok(()) }
     }
 
+    // ANCHOR: publish
     /// Makes the directory's entry link to a new table instead of the one that it replaces, which is retired. Returns whether it did.
     async fn publish(
         &self,
@@ -219,6 +220,7 @@ impl Tables {
         directory.learn(index, link);
         Ok(false)
     }
+    // ANCHOR_END: publish
 
     /// Allocates the tables of a plan.
     async fn allocate(
@@ -235,6 +237,7 @@ impl Tables {
         Ok((lower, upper))
     }
 
+    // ANCHOR: freeze
     /// Freezes all slots of a table, and returns them. Others may help.
     async fn freeze<'g>(
         &self,
@@ -267,6 +270,7 @@ impl Tables {
             g.chain((idents, links)).submit().await?;
         }
     }
+    // ANCHOR_END: freeze
 
     /// Makes the second table of a split reachable by its own entry of the directory.
     pub(super) async fn finish_split(

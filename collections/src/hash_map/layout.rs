@@ -33,9 +33,11 @@ pub(super) const LEVELS: usize = 18;
 /// The most bits of an index.
 pub(super) const DEEPEST: u32 = BASE_BITS + LEVELS as u32;
 
+// ANCHOR: entry_tag
 /// The tag of the link to an entry.
 #[tag(class: 8, check: 6, blind, frozen)]
 pub(super) struct EntryTag;
+// ANCHOR_END: entry_tag
 
 /// The tag of the link to a table: how many bits of a hash choose it, and how large it is.
 #[tag(depth: 5, scale: 4, growing)]
@@ -79,12 +81,14 @@ pub(super) struct Table {
     pub(super) buckets: Tail<Bucket>,
 }
 
+// ANCHOR: bucket
 /// Slots: the identities of keys, and the links to their entries.
 #[remote]
 pub(super) struct Bucket {
     pub(super) idents: [Atomic<u64>; SLOTS],
     pub(super) links: [TaggedLink<Blob, EntryTag>; SLOTS],
 }
+// ANCHOR_END: bucket
 
 /// Two neighbouring buckets, as one READ finds them.
 #[remote]
@@ -118,8 +122,7 @@ pub(super) fn class(link: EntryLink<'_>) -> Result<SizeClass> {
 
 /// The hash of a key: what its slot knows of it.
 ///
-/// Two keys that agree in all of it are taken for one, but for `insert`, `get` and others that read the entry. Under a secret seed that has a
-/// probability of 2^-70 for each pair.
+/// Keys with the same identity have one slot. Other keys than the slot's are mostly known by `check`, and always by the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hash {
     /// The identity of its slot. Also chooses the shard, the table and the bucket.
@@ -129,6 +132,7 @@ pub(super) struct Hash {
 }
 
 impl Hash {
+    // ANCHOR: hash
     /// Hashes a key by SipHash-1-3, of 128 bits.
     #[inline]
     pub(super) fn of(seed: [u64; 2], mask: u64, key: &[u8]) -> Self {
@@ -137,6 +141,7 @@ impl Hash {
         let hash = hasher.finish128();
         Self { ident: (hash.h1 & mask).max(FROZEN + 1), check: (hash.h2 & 63) as u8 }
     }
+    // ANCHOR_END: hash
 
     /// Returns the number of its shard.
     #[inline]

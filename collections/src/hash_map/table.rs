@@ -58,11 +58,12 @@ pub(super) enum Decision {
 
 pub(super) fn equal_hashes() -> farfield::Error {
     farfield::Error::other(
-        "another key of the map has an equal hash, of 70 bits: one of the two can be in it",
+        "another key of the map has an equal hash of 64 bits: only one of the two can be in it",
     )
 }
 
 impl<'g> Seen<'g> {
+    // ANCHOR: slot
     /// Finds the slot of a key in its window.
     #[inline]
     pub(super) fn slot(&self, hash: Hash) -> Slot<'g> {
@@ -82,6 +83,7 @@ impl<'g> Seen<'g> {
         }
         Slot::None
     }
+    // ANCHOR_END: slot
 
     /// Returns what the slot of a key links to, if the key is in the map.
     #[inline]
@@ -105,6 +107,7 @@ impl Tables {
         &self.directories[hash.shard(self.directories.len())]
     }
 
+    // ANCHOR: look
     /// Reads a key's window, and writes an entry in the same chain.
     #[inline]
     pub(super) async fn look<'g>(
@@ -137,6 +140,7 @@ impl Tables {
             directory.learn(index, link);
         }
     }
+    // ANCHOR_END: look
 
     /// Reads the entries of the directory that may be a key's. Returns the index of its table, and the table. One round trip, unless a split is to
     /// be finished, or the directory has grown.
@@ -175,6 +179,7 @@ impl Tables {
         }
     }
 
+    // ANCHOR: get
     /// Reads the entry of a key, if the key is in the map. `decode` returns `None` for the entry of another key.
     #[inline]
     pub(super) async fn get<R>(
@@ -183,7 +188,11 @@ impl Tables {
         decode: impl Fn(&[u8]) -> Option<R>,
         g: &Guard<'_>,
     ) -> Result<Option<R>> {
-        if let Some(hot) = self.hot.get(hash.ident) {
+        // A slot of a table that is known to be replaced is no guess.
+        let hot = self.hot.get(hash.ident);
+        let known =
+            |hot: &Hot| self.directory(hash).find(hash.ident).is_none_or(|(_, known)| known == hot.table);
+        if let Some(hot) = hot.filter(known) {
             if let Some(class) = SizeClass::from_number(hot.tag.class()) {
                 let slot = RemotePtr::<SlotWord>::from_address(hot.slot.address());
                 let entry = op::peek_bytes_with(hot.blob, class, &decode);
@@ -208,6 +217,7 @@ impl Tables {
         }
         Ok(value)
     }
+    // ANCHOR_END: get
 
     /// Remembers the slot of a key.
     #[inline]
@@ -220,6 +230,7 @@ impl Tables {
         }
     }
 
+    // ANCHOR: put
     /// Puts an entry of a class into the slot of its key. Returns whether it did. `is_key` tells whether another entry has the key.
     pub(super) async fn put(
         &self,
@@ -295,7 +306,9 @@ impl Tables {
             (_, seen) = self.look(hash, None, g).await?;
         }
     }
+    // ANCHOR_END: put
 
+    // ANCHOR: remove
     /// Removes a key. Returns what `read` makes of its entry, if the key was in the map.
     pub(super) async fn remove<R>(
         &self,
@@ -318,7 +331,11 @@ impl Tables {
                         replaced.retire(g).await?;
                         return Ok(Some(entry));
                     }
-                    Err(refused) if refused.current.is_null() => return Ok(None),
+                    Err(refused)
+                        if refused.current.is_null() || refused.current.tag().check() != hash.check =>
+                    {
+                        return Ok(None);
+                    }
                     Err(refused) => {
                         self.counting.count(|counters| counters.retries += 1);
                         link = refused.current;
@@ -328,6 +345,7 @@ impl Tables {
             self.grow(hash, &seen, &mut backoff, g).await?;
         }
     }
+    // ANCHOR_END: remove
 
     /// Reads the entry of a key, and makes of the key what `decide` decides, unless the entry has changed meanwhile: then it decides again. `decide`
     /// returns `None` for the entry of another key.
