@@ -12,7 +12,7 @@
 //! | 16 to 512 | each multiple of 8 |
 //! | up to 8 KiB | 4 to a doubling |
 //! | up to 1 MiB | 16 to a doubling |
-//! | 1 MiB and 64 KiB | one, for what the length's word adds to 1 MiB |
+//! | 1 MiB and 64 KiB | one, for a key and a value of 1 MiB |
 //!
 //! The first two rows are the allocator's own [classes](crate::segment::classes). So beyond 512 bytes at most a fifth of a READ is not the string's, and beyond
 //! 8 KiB at most a seventeenth.
@@ -108,7 +108,7 @@ impl SizeClass {
     }
 }
 
-/// A byte string of up to 1 MiB in far memory.
+/// A byte string of up to 1 MiB and 64 KiB in far memory.
 ///
 /// It never changes once it is published. Any link can hold it; a [`TaggedLink`](crate::TaggedLink) has room for its [`SizeClass`], by which one READ finds
 /// all of it.
