@@ -178,7 +178,8 @@ impl<K: Bytes, V: Bytes> HashMap<K, V> {
         let shards = map.shards.read(g).await?;
         let directories = shards.iter().map(|shard| Directory::new(*shard, 0)).collect();
         let (hot, counting) = (HotSlots::new(0), Counting::default());
-        let tables = Tables { seed: map.seed, mask: map.mask, directories, hot, counting };
+        let is_immediate = ct.is_immediate();
+        let tables = Tables { seed: map.seed, mask: map.mask, directories, hot, counting, is_immediate };
         let map = Self { root, tables, stored: PhantomData }.with_cache(CACHE_BYTES);
         ct.tasks(map.tables.directories.len(), async |shard| {
             map.tables.directories[shard].load_levels(g).await
@@ -194,7 +195,7 @@ impl<K: Bytes, V: Bytes> HashMap<K, V> {
         for directory in &mut self.tables.directories {
             directory.set_bound(bound);
         }
-        self.tables.hot = HotSlots::new(bytes / 2);
+        self.tables.hot = HotSlots::new(if self.tables.is_immediate { 0 } else { bytes / 2 });
         self
     }
 

@@ -96,12 +96,18 @@ impl Directory {
         }
     }
 
+    /// Returns the longest index of a key whose table may be known.
+    #[inline]
+    pub(super) fn longest(&self, ident: u64) -> u64 {
+        let last = self.tables.borrow().len().saturating_sub(1);
+        ident & mask(last.checked_ilog2().map_or(0, |bits| bits + 1))
+    }
+
     /// Returns the table of a key as it was last seen, with its index.
     #[inline]
     pub(super) fn find(&self, ident: u64) -> Option<(u64, Known)> {
+        let mut index = self.longest(ident);
         let tables = self.tables.borrow();
-        // The tables reach up to the deepest that is known.
-        let mut index = ident & mask(tables.len().checked_sub(1)?.checked_ilog2().map_or(0, |bits| bits + 1));
         loop {
             if let Some(known) = tables.get(index as usize).copied().flatten() {
                 return (ident & mask(known.depth()) == index).then_some((index, known));

@@ -156,6 +156,12 @@ pub(super) fn home(ident: u64, scale: u8) -> u64 {
     (((ident >> DEEPEST) & mask(32)) * (buckets(scale) - 1)) >> 32
 }
 
+/// The identities of a bucket, as a READ of them alone finds them.
+#[remote]
+pub(super) struct Idents {
+    pub(super) idents: [Atomic<u64>; SLOTS],
+}
+
 /// The link of a slot, as a READ of it alone finds it.
 #[remote]
 pub(super) struct SlotWord {

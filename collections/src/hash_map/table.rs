@@ -14,18 +14,18 @@ pub(super) struct Tables {
     pub(super) directories: Vec<Directory>,
     pub(super) hot: HotSlots,
     pub(super) counting: Counting,
+    /// True if round trips cost nothing, so that there is nothing to save by remembering slots.
+    pub(super) is_immediate: bool,
 }
 
-/// A key's window, in a table that was the directory's when the window was read.
+/// A key's slot, in a table that was the directory's when the slot was read.
 pub(super) struct Seen<'g> {
     pub(super) index: u64,
     pub(super) known: Known,
-    pub(super) table: Shared<'g, Table>,
-    home: u64,
-    window: WindowSnapshot<'g>,
+    pub(super) slot: Slot<'g>,
 }
 
-/// A key's slot.
+#[derive(Clone, Copy)]
 pub(super) enum Slot<'g> {
     /// The key has claimed it, and is in the map if the link is not null.
     Claimed(EntryPlace<'g>, EntryLink<'g>),
@@ -63,13 +63,24 @@ pub(super) fn equal_hashes() -> farfield::Error {
 }
 
 impl<'g> Seen<'g> {
-    // ANCHOR: slot
-    /// Finds the slot of a key in its window.
+    /// Returns what the slot of a key links to, if the key is in the map.
     #[inline]
-    pub(super) fn slot(&self, hash: Hash) -> Slot<'g> {
-        let buckets = self.table.buckets();
-        let (near, far) = (buckets.at(self.home), buckets.at(self.home + 1));
-        for (bucket, seen) in [(near, &self.window.home), (far, &self.window.next)] {
+    fn present(&self, hash: Hash) -> Option<(EntryPlace<'g>, EntryLink<'g>)> {
+        match self.slot {
+            Slot::Claimed(slot, link) if !link.is_null() && link.tag().check() == hash.check => {
+                Some((slot, link))
+            }
+            _ => None,
+        }
+    }
+}
+
+// ANCHOR: slot
+impl Window {
+    /// Finds the slot of a key in the window that begins at a bucket.
+    #[inline]
+    fn slot<'g>(seen: &WindowSnapshot<'g>, buckets: [Place<'g, Bucket>; 2], hash: Hash) -> Slot<'g> {
+        for (bucket, seen) in buckets.into_iter().zip([&seen.home, &seen.next]) {
             for slot in 0..SLOTS {
                 match seen.idents[slot] {
                     ident if ident == hash.ident => {
@@ -83,19 +94,8 @@ impl<'g> Seen<'g> {
         }
         Slot::None
     }
-    // ANCHOR_END: slot
-
-    /// Returns what the slot of a key links to, if the key is in the map.
-    #[inline]
-    fn present(&self, hash: Hash) -> Option<(EntryPlace<'g>, EntryLink<'g>)> {
-        match self.slot(hash) {
-            Slot::Claimed(slot, link) if !link.is_null() && link.tag().check() == hash.check => {
-                Some((slot, link))
-            }
-            _ => None,
-        }
-    }
 }
+// ANCHOR_END: slot
 
 impl Tables {
     pub(super) fn hash(&self, key: &[u8]) -> Hash {
@@ -118,6 +118,12 @@ impl Tables {
     ) -> Result<(Option<Staged<Blob>>, Seen<'g>)> {
         let directory = self.directory(hash);
         let mut staged = None;
+        if self.is_immediate {
+            if let Some(entry) = entry.take() {
+                staged = Some(g.chain(op::stage(entry)).submit().await?);
+            }
+            return Ok((staged, self.look_here(hash, directory, g).await?));
+        }
         loop {
             let (index, known) = match directory.find(hash.ident) {
                 Some(found) => {
@@ -133,14 +139,55 @@ impl Tables {
             let (written, link, window) = chain.submit().await?;
             staged = written.or(staged);
             if known.is(link) {
-                let table = link.shared();
-                return Ok((staged, Seen { index, known, table, home, window: window? }));
+                let buckets = link.shared().buckets();
+                let slot = Window::slot(&window?, [buckets.at(home), buckets.at(home + 1)], hash);
+                return Ok((staged, Seen { index, known, slot }));
             }
             self.counting.count(|counters| counters.stale += 1);
             directory.learn(index, link);
         }
     }
     // ANCHOR_END: look
+
+    /// Reads a key's slot where a round trip costs nothing: first the directory's entry, then identities until one is the key's, then its link.
+    async fn look_here<'g>(&self, hash: Hash, directory: &Directory, g: &'g Guard<'_>) -> Result<Seen<'g>> {
+        let mut index = directory.longest(hash.ident);
+        let (index, known) = loop {
+            let Some(entry) = directory.entry(index) else {
+                break self.load_path(hash.ident, directory, g).await?;
+            };
+            let link = entry.load(g).await?;
+            if !link.is_null() {
+                let known = Known::of(link);
+                if hash.ident & mask(known.depth()) == index {
+                    break (index, known);
+                }
+            }
+            if link.is_null() && index > 0 {
+                index ^= 1 << index.ilog2();
+            } else {
+                break self.load_path(hash.ident, directory, g).await?;
+            }
+        };
+        let (buckets, home) = (known.table.shared(g).buckets(), home(hash.ident, known.scale()));
+        for bucket in [buckets.at(home), buckets.at(home + 1)] {
+            let idents = RemotePtr::<Idents>::from_address(bucket.idents().address()).read(g).await?.idents;
+            for (slot, ident) in idents.into_iter().enumerate() {
+                if ident == hash.ident {
+                    let link = bucket.links().at(slot);
+                    return Ok(Seen { index, known, slot: Slot::Claimed(link, link.load(g).await?) });
+                }
+                if ident == VACANT {
+                    let slot = Slot::Vacant(bucket.idents().at(slot), bucket.links().at(slot));
+                    return Ok(Seen { index, known, slot });
+                }
+                if ident == FROZEN {
+                    return Ok(Seen { index, known, slot: Slot::None });
+                }
+            }
+        }
+        Ok(Seen { index, known, slot: Slot::None })
+    }
 
     /// Reads the entries of the directory that may be a key's. Returns the index of its table, and the table. One round trip, unless a split is to
     /// be finished, or the directory has grown.
@@ -244,7 +291,7 @@ impl Tables {
         let (mut staged, mut seen) = self.look(hash, Some(entry), g).await?;
         let mut backoff = g.backoff();
         loop {
-            let claimed = match seen.slot(hash) {
+            let claimed = match seen.slot {
                 Slot::Claimed(slot, link) => Some((slot, link)),
                 _ if how == Put::Update => return Ok(false),
                 Slot::Vacant(ident, slot) => match ident.compare_exchange(g, VACANT, hash.ident).await? {
@@ -358,7 +405,7 @@ impl Tables {
         let mut backoff = g.backoff();
         let (_, mut seen) = self.look(hash, None, g).await?;
         loop {
-            let found = match seen.slot(hash) {
+            let found = match seen.slot {
                 Slot::Claimed(_, link) if !link.is_null() => {
                     let read = link.shared().read_bytes_with(class(link)?, g, |bytes| decide(Some(bytes)));
                     read.await?
@@ -369,9 +416,9 @@ impl Tables {
                 None => return Err(equal_hashes()),
                 Some(Decision::Keep) => return Ok(()),
                 Some(Decision::Remove) => None,
-                Some(Decision::Store(bytes)) => Some(Blob::new_in(g.near(seen.table), bytes).await?),
+                Some(Decision::Store(bytes)) => Some(Blob::new_in(g.near(seen.known.table), bytes).await?),
             };
-            let claimed = match seen.slot(hash) {
+            let claimed = match seen.slot {
                 Slot::Claimed(slot, link) => Some((slot, link)),
                 _ if entry.is_none() => return Ok(()),
                 Slot::Vacant(ident, slot) => match ident.compare_exchange(g, VACANT, hash.ident).await? {
@@ -401,7 +448,7 @@ impl Tables {
             self.counting.count(|counters| counters.retries += 1);
             if is_changed {
                 backoff.wait().await;
-            } else if !matches!(seen.slot(hash), Slot::Vacant(..)) {
+            } else if !matches!(seen.slot, Slot::Vacant(..)) {
                 self.grow(hash, &seen, &mut backoff, g).await?;
             }
             (_, seen) = self.look(hash, None, g).await?;

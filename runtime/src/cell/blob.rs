@@ -20,9 +20,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::{NewObject, Owned, Place};
+use super::{NewObject, Owned, Place, op};
 use crate::error::{self, Error, Result};
-use crate::io::operations::*;
 use crate::pointer::{Address, Guard, MaybeMarks, RemotePtr, Shared, Site};
 use farfield_words::scratch::bytes;
 use farfield_words::{Describer, Field, FieldInfo, FrozenField, Pod, Remote, Shape, WORD_BYTES};
@@ -254,13 +253,17 @@ impl<M: MaybeMarks> Shared<'_, Blob, M> {
     ///
     /// # Errors
     /// Those of [`read_bytes`](Self::read_bytes).
-    pub async fn read_bytes_with<R>(
+    #[inline]
+    pub fn read_bytes_with<'g, R>(
         self,
         class: SizeClass,
-        g: &Guard<'_>,
-        decode: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R> {
-        self.as_ptr().read_bytes_with(class, g, decode).await
+        g: &'g Guard<'_>,
+        decode: impl FnOnce(&[u8]) -> R + 'g,
+    ) -> impl Future<Output = Result<R>>
+    where
+        R: 'g,
+    {
+        self.as_ptr().read_bytes_with(class, g, decode)
     }
 }
 
@@ -277,14 +280,17 @@ impl RemotePtr<Blob> {
     ///
     /// # Errors
     /// Those of [`Shared::read_bytes`].
-    pub async fn read_bytes_with<R>(
+    #[inline]
+    pub fn read_bytes_with<'g, R>(
         self,
         class: SizeClass,
-        g: &Guard<'_>,
-        decode: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R> {
-        let at = self.address();
-        g.read_words(at, class.words(), |words| blob_bytes(at, words).map(decode)).await
+        g: &'g Guard<'_>,
+        decode: impl FnOnce(&[u8]) -> R + 'g,
+    ) -> impl Future<Output = Result<R>>
+    where
+        R: 'g,
+    {
+        g.chain(op::read_bytes_with(self.shared(g), class, decode)).submit()
     }
 }
 

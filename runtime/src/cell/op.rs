@@ -18,6 +18,7 @@
 #![allow(private_interfaces)] // only this crate can call the methods of the sealed trait
 #![allow(clippy::inline_always)] // or operations and results are moved through memory
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
@@ -188,9 +189,9 @@ pub fn read_bytes<M: MaybeMarks>(
 pub fn read_bytes_with<R, M: MaybeMarks>(
     blob: Shared<'_, Blob, M>,
     class: SizeClass,
-    decode: impl Fn(&[u8]) -> R,
+    decode: impl FnOnce(&[u8]) -> R,
 ) -> impl Operations<'_, Output = R> {
-    ReadBytes { at: blob.address(), words: class.words(), decode }
+    ReadBytes::new(blob.address(), class, decode)
 }
 
 /// Reads a byte string that may have been freed and reused: a guess, as in [`peek`].
@@ -208,9 +209,9 @@ pub fn peek_bytes<'g>(
 pub fn peek_bytes_with<'g, R>(
     guess: RemotePtr<Blob>,
     class: SizeClass,
-    decode: impl Fn(&[u8]) -> R,
+    decode: impl FnOnce(&[u8]) -> R,
 ) -> impl Operations<'g, Output = Result<R>> {
-    Peek(ReadBytes { at: guess.address(), words: class.words(), decode })
+    Peek(ReadBytes::new(guess.address(), class, decode))
 }
 
 /// Loads an atomic or a link, marked or tagged.
@@ -589,10 +590,27 @@ const SHORT_WORDS: usize = 64;
 struct ReadBytes<D> {
     at: Address,
     words: usize,
-    decode: D,
+    /// Until the words are there.
+    decode: Cell<Option<D>>,
 }
 
-impl<'g, R, D: Fn(&[u8]) -> R> Steps<'g> for ReadBytes<D> {
+impl<D> ReadBytes<D> {
+    #[inline]
+    fn new(at: Address, class: SizeClass, decode: D) -> Self {
+        Self { at, words: class.words(), decode: Cell::new(Some(decode)) }
+    }
+
+    #[inline]
+    fn decode<R>(&self, words: &[u64]) -> Result<R>
+    where
+        D: FnOnce(&[u8]) -> R,
+    {
+        let decode = self.decode.take().expect("the words are decoded once");
+        blob_bytes(self.at, words).map(decode)
+    }
+}
+
+impl<'g, R, D: FnOnce(&[u8]) -> R> Steps<'g> for ReadBytes<D> {
     type Raw = Result<R>;
     type Output = R;
 
@@ -610,7 +628,7 @@ impl<'g, R, D: Fn(&[u8]) -> R> Steps<'g> for ReadBytes<D> {
             long.resize(self.words, MaybeUninit::uninit());
             &mut long[..]
         };
-        Ok(blob_bytes(self.at, host::load_many(words, into)).map(&self.decode))
+        Ok(self.decode(host::load_many(words, into)))
     }
     fn record(&self, parts: &mut Parts<'g, Worker>) {
         parts.add(self.at, |part| {
@@ -618,7 +636,7 @@ impl<'g, R, D: Fn(&[u8]) -> R> Steps<'g> for ReadBytes<D> {
         });
     }
     fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw {
-        blob_bytes(self.at, done.next()).map(&self.decode)
+        self.decode(done.next())
     }
     fn results(self, raw: Self::Raw) -> Result<R> {
         raw
