@@ -3,7 +3,8 @@
 use farfield::op::Written;
 use farfield::prelude::*;
 
-use super::cache::{Counting, Directory, Hot, HotSlots, Known};
+use super::cache::{Counting, Hot, HotSlots};
+use super::directory::{Directory, Known, not_a_map};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use super::layout::*;
 
@@ -130,7 +131,7 @@ impl Tables {
                     self.counting.count(|counters| counters.directory_hits += 1);
                     found
                 }
-                None => self.load_path(hash.ident, directory, g).await?,
+                None => directory.load_path(hash.ident, &self.counting, g).await?,
             };
             let Some(place) = directory.entry(index) else { return Err(not_a_map(directory)) };
             let home = home(hash.ident, known.scale());
@@ -144,43 +145,6 @@ impl Tables {
             }
             self.counting.count(|counters| counters.stale += 1);
             directory.learn(index, link);
-        }
-    }
-
-    /// Reads the entries of the directory that may be a key's. Returns the index of its table, and the table. One round trip, unless a split is to
-    /// be finished, or the directory has grown.
-    #[cold]
-    pub(super) async fn load_path(
-        &self,
-        ident: u64,
-        directory: &Directory,
-        g: &Guard<'_>,
-    ) -> Result<(u64, Known)> {
-        self.counting.count(|counters| counters.directory_misses += 1);
-        let mut backoff = g.backoff();
-        loop {
-            let path = directory.path(ident);
-            let links: Vec<_> = path.iter().map(|&(_, entry)| op::load(entry)).collect();
-            let links = g.chain(links).submit().await?;
-            for (&(index, _), link) in path.iter().zip(&links) {
-                directory.learn(index, *link);
-            }
-            let mut tables = path.iter().zip(links).filter(|(_, link)| !link.is_null());
-            let Some((&(index, _), link)) = tables.next() else { return Err(not_a_map(directory)) };
-            let known = Known::of(link);
-            let other = (ident & mask(known.depth())) ^ index;
-            if other == 0 {
-                return Ok((index, known));
-            }
-            // The key's table is that of a longer index, which differs in this bit.
-            let bit = other.trailing_zeros();
-            if bit >= directory.bits() {
-                directory.load_levels(g).await?;
-            } else if bit + 1 == known.depth() {
-                self.finish_split(directory, index, known.depth(), link.shared(), g).await?;
-                continue;
-            }
-            backoff.wait().await;
         }
     }
 
@@ -426,12 +390,4 @@ impl Tables {
             (_, seen) = self.look(hash, None, g).await?;
         }
     }
-}
-
-#[cold]
-pub(super) fn not_a_map(directory: &Directory) -> farfield::Error {
-    farfield::Error::other(format!(
-        "the map at {:?} is destroyed or corrupted: its directory has no table",
-        directory.shard
-    ))
 }
