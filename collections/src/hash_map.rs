@@ -96,6 +96,7 @@
 //! ```
 
 mod cache;
+mod directory;
 mod entry;
 mod growth;
 mod layout;
@@ -104,14 +105,14 @@ mod walk;
 
 use std::cell::RefCell;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;
 
 use farfield::layout::fingerprint;
 use farfield::prelude::*;
 use farfield::{Bytes, Error, error};
 
-use cache::{Counting, Directory, HotSlots, Known};
+use cache::{Counting, HotSlots};
+use directory::{Directory, Known};
 use entry::{check_size, entry_bytes, new_entry, not_an_entry, split_entry, write_entry};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use layout::*;
@@ -154,13 +155,7 @@ impl<K: Bytes, V: Bytes> HashMap<K, V> {
             shard.base().at(0).store(&ct.pin(), table, TableTag::new(0, 0, false)).await?;
             shards.push(shard);
         }
-        // A run of the simulator is repeatable. Elsewhere nobody can guess the seed, which comes from the operating system.
-        let seed = if ct.cluster().simulation().is_some() {
-            [ct.random(), ct.random()]
-        } else {
-            [RandomState::new().hash_one(0), RandomState::new().hash_one(1)]
-        };
-        HashMapRoot::new_in(ct, HashMapRoot::init(seed, mask, Self::TYPES, shards)).await?.write(ct).await
+        HashMapRoot::new_in(ct, HashMapRoot::init(seed(ct), mask, Self::TYPES, shards)).await?.write(ct).await
     }
 
     /// Makes a handle of a map. Three round trips.

@@ -3,7 +3,7 @@
 use farfield::op::Staged;
 use farfield::prelude::*;
 
-use super::cache::{Directory, Known};
+use super::directory::{Directory, Known};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use super::layout::*;
 use super::table::{Seen, Tables};
@@ -145,10 +145,10 @@ impl Tables {
         let mut plan = Plan::new(&live(&read), pending, known).ok_or_else(too_many_equal)?;
         let mut other = None;
         if plan.upper.is_some() {
-            other = Some(self.entry_for(directory, index | 1 << known.depth(), g).await?);
+            other = Some(directory.entry_for(index | 1 << known.depth(), g).await?);
         }
         let mut new = self.allocate(directory, &plan, g).await?;
-        self.finish_split(directory, index, known.depth(), table, g).await?;
+        directory.finish_split(index, known.depth(), table, g).await?;
         if !known.is(entry.load(g).await?) {
             return Ok(());
         }
@@ -159,7 +159,7 @@ impl Tables {
         if let Some(now) = Plan::new(&keys, pending, known) {
             if now.scales() != plan.scales() {
                 if now.upper.is_some() && other.is_none() {
-                    other = Some(self.entry_for(directory, index | 1 << known.depth(), g).await?);
+                    other = Some(directory.entry_for(index | 1 << known.depth(), g).await?);
                 }
                 new = self.allocate(directory, &now, g).await?;
             }
@@ -271,51 +271,14 @@ impl Tables {
         }
     }
     // ANCHOR_END: freeze
-
-    /// Makes the second table of a split reachable by its own entry of the directory.
-    pub(super) async fn finish_split(
-        &self,
-        directory: &Directory,
-        index: u64,
-        depth: u32,
-        table: Shared<'_, Table>,
-        g: &Guard<'_>,
-    ) -> Result<()> {
-        let Some(bit) = depth.checked_sub(1) else { return Ok(()) };
-        let sibling = table.sibling().load(g).await?;
-        if sibling.is_null() {
-            return Ok(());
-        }
-        let entry = self.entry_for(directory, index | 1 << bit, g).await?;
-        let set = op::compare_exchange_link(entry, TableWord::NULL, TableWord::from(sibling));
-        let _ = g.chain(set).submit().await?;
-        Ok(())
-    }
-
-    /// Returns the place of an entry of the directory, whose level is made if need be.
-    async fn entry_for(&self, directory: &Directory, index: u64, g: &Guard<'_>) -> Result<DirectoryPlace> {
-        loop {
-            if let Some(entry) = directory.entry(index) {
-                return Ok(entry);
-            }
-            directory.load_levels(g).await?;
-            if directory.entry(index).is_none() {
-                let level = directory.bits() - BASE_BITS;
-                let entries = vec![TableWord::NULL; BASE << level];
-                let new = Level::new_in(g.near(directory.shard), Level::init(entries)).await?;
-                let _ = directory
-                    .shard
-                    .levels()
-                    .at(level as usize)
-                    .compare_exchange(g, RemotePtr::NULL, new)
-                    .await?;
-            }
-        }
-    }
 }
 
 /// Makes a table without keys.
-pub(super) async fn new_table(near: RemotePtr<Shard>, scale: u8, ct: &ComputeThread) -> Result<Owned<Table>> {
+pub(super) async fn new_table(
+    near: RemotePtr<Shard<Table>>,
+    scale: u8,
+    ct: &ComputeThread,
+) -> Result<Owned<Table>> {
     let vacant = (0..buckets(scale)).map(|_| Bucket::init()).collect();
     Table::new_in(ct.near(near), Table::init([0; 14], vacant)).await
 }

@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 
 use farfield::prelude::*;
-use farfield::{Bytes, SizeClass};
+use farfield::{Bytes, Remote, SizeClass};
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
-use std::hash::Hasher as _;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 /// The slots of a bucket.
 pub(super) const SLOTS: usize = 8;
@@ -52,23 +52,23 @@ pub struct HashMapRoot<K: Bytes, V: Bytes> {
     pub(super) mask: u64,
     /// Stands for the types of keys and values.
     pub(super) types: u64,
-    pub(super) shards: Tail<RemotePtr<Shard>>,
+    pub(super) shards: Tail<RemotePtr<Shard<Table>>>,
     #[local]
     pub(super) stored: PhantomData<fn() -> (K, V)>,
 }
 
 /// The part of a map on one memory node: its directory.
 #[remote]
-pub(super) struct Shard {
-    pub(super) base: [TaggedLink<Table, TableTag>; BASE],
+pub(super) struct Shard<T: Remote> {
+    pub(super) base: [TaggedLink<T, TableTag>; BASE],
     /// Level `k` has the entries of indices from `BASE << k` on, as many.
-    pub(super) levels: [Link<Level>; LEVELS],
+    pub(super) levels: [Link<Level<T>>; LEVELS],
 }
 
 /// Entries of the directory.
 #[remote]
-pub(super) struct Level {
-    pub(super) entries: Tail<TaggedLink<Table, TableTag>>,
+pub(super) struct Level<T: Remote> {
+    pub(super) entries: Tail<TaggedLink<T, TableTag>>,
 }
 
 /// A table of slots.
@@ -97,12 +97,12 @@ pub(super) struct Window {
     pub(super) next: Bucket,
 }
 
-pub(super) type TableLink<'g> = Tagged<'g, Table, TableTag>;
-pub(super) type TableWord = TaggedWord<Table, TableTag>;
+pub(super) type TableLink<'g, T = Table> = Tagged<'g, T, TableTag>;
+pub(super) type TableWord<T = Table> = TaggedWord<T, TableTag>;
 pub(super) type EntryLink<'g> = Tagged<'g, Blob, EntryTag>;
 pub(super) type EntryWord = TaggedWord<Blob, EntryTag>;
 pub(super) type EntryPlace<'g> = Place<'g, TaggedLink<Blob, EntryTag>>;
-pub(super) type DirectoryPlace = Place<'static, TaggedLink<Table, TableTag>>;
+pub(super) type DirectoryPlace<T = Table> = Place<'static, TaggedLink<T, TableTag>>;
 
 /// Returns the number of buckets of a table.
 pub(super) const fn buckets(scale: u8) -> u64 {
@@ -118,6 +118,16 @@ pub(super) const fn mask(bits: u32) -> u64 {
 pub(super) fn class(link: EntryLink<'_>) -> Result<SizeClass> {
     SizeClass::from_number(link.tag().class())
         .ok_or_else(|| farfield::Error::other(format!("the link {link:?} has no size class")))
+}
+
+/// Returns the seed of a new map's hashes.
+pub(super) fn seed(ct: &ComputeThread) -> [u64; 2] {
+    // A run of the simulator is repeatable. Elsewhere nobody can guess the seed, which comes from the operating system.
+    if ct.cluster().simulation().is_some() {
+        [ct.random(), ct.random()]
+    } else {
+        [RandomState::new().hash_one(0), RandomState::new().hash_one(1)]
+    }
 }
 
 /// The hash of a key: what its slot knows of it.

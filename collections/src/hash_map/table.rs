@@ -3,7 +3,8 @@
 use farfield::op::{Replacement, Staged};
 use farfield::prelude::*;
 
-use super::cache::{Counting, Directory, Hot, HotSlots, Known};
+use super::cache::{Counting, Hot, HotSlots};
+use super::directory::{Directory, Known, not_a_map};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use super::layout::*;
 
@@ -130,7 +131,7 @@ impl Tables {
                     self.counting.count(|counters| counters.directory_hits += 1);
                     found
                 }
-                None => self.load_path(hash.ident, directory, g).await?,
+                None => directory.load_path(hash.ident, &self.counting, g).await?,
             };
             let Some(place) = directory.entry(index) else { return Err(not_a_map(directory)) };
             let home = home(hash.ident, known.scale());
@@ -154,7 +155,7 @@ impl Tables {
         let mut index = directory.longest(hash.ident);
         let (index, known) = loop {
             let Some(entry) = directory.entry(index) else {
-                break self.load_path(hash.ident, directory, g).await?;
+                break directory.load_path(hash.ident, &self.counting, g).await?;
             };
             let link = entry.load(g).await?;
             if !link.is_null() {
@@ -166,7 +167,7 @@ impl Tables {
             if link.is_null() && index > 0 {
                 index ^= 1 << index.ilog2();
             } else {
-                break self.load_path(hash.ident, directory, g).await?;
+                break directory.load_path(hash.ident, &self.counting, g).await?;
             }
         };
         let (buckets, home) = (known.table.shared(g).buckets(), home(hash.ident, known.scale()));
@@ -187,43 +188,6 @@ impl Tables {
             }
         }
         Ok(Seen { index, known, slot: Slot::None })
-    }
-
-    /// Reads the entries of the directory that may be a key's. Returns the index of its table, and the table. One round trip, unless a split is to
-    /// be finished, or the directory has grown.
-    #[cold]
-    pub(super) async fn load_path(
-        &self,
-        ident: u64,
-        directory: &Directory,
-        g: &Guard<'_>,
-    ) -> Result<(u64, Known)> {
-        self.counting.count(|counters| counters.directory_misses += 1);
-        let mut backoff = g.backoff();
-        loop {
-            let path = directory.path(ident);
-            let links: Vec<_> = path.iter().map(|&(_, entry)| op::load(entry)).collect();
-            let links = g.chain(links).submit().await?;
-            for (&(index, _), link) in path.iter().zip(&links) {
-                directory.learn(index, *link);
-            }
-            let mut tables = path.iter().zip(links).filter(|(_, link)| !link.is_null());
-            let Some((&(index, _), link)) = tables.next() else { return Err(not_a_map(directory)) };
-            let known = Known::of(link);
-            let other = (ident & mask(known.depth())) ^ index;
-            if other == 0 {
-                return Ok((index, known));
-            }
-            // The key's table is that of a longer index, which differs in this bit.
-            let bit = other.trailing_zeros();
-            if bit >= directory.bits() {
-                directory.load_levels(g).await?;
-            } else if bit + 1 == known.depth() {
-                self.finish_split(directory, index, known.depth(), link.shared(), g).await?;
-                continue;
-            }
-            backoff.wait().await;
-        }
     }
 
     // ANCHOR: get
@@ -459,12 +423,4 @@ impl Tables {
 /// Returns the bytes of the block of an entry, less those of its length; 0 for none.
 fn bytes(link: EntryLink<'_>) -> Result<u64> {
     if link.is_null() { Ok(0) } else { class(link).map(|class| class.capacity() as u64) }
-}
-
-#[cold]
-pub(super) fn not_a_map(directory: &Directory) -> farfield::Error {
-    farfield::Error::other(format!(
-        "the map at {:?} is destroyed or corrupted: its directory has no table",
-        directory.shard
-    ))
 }

@@ -6,37 +6,20 @@ use std::collections::VecDeque;
 use farfield::prelude::*;
 use farfield::{Bytes, Error};
 
-use super::cache::Known;
+use super::directory::{Cursor, Known};
 use super::entry::{not_an_entry, split_entry};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use super::layout::*;
 use super::table::Tables;
 
-/// A position between two tables in the order of reversed hashes. In this order the halves of a split are where the table was, one after the
-/// other: a walk visits each hash once, whatever is split meanwhile.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Cursor {
-    shard: usize,
-    reversed: u64,
-}
-
 impl Tables {
-    /// Returns the next table, with its index, and moves the cursor behind it. `None` at the end.
+    /// Returns the next table, with its shard and its index, and moves the cursor behind it. `None` at the end.
     pub(super) async fn next_table<'g>(
         &self,
         cursor: &mut Cursor,
         g: &'g Guard<'_>,
     ) -> Result<Option<(usize, u64, Known, Shared<'g, Table>)>> {
-        let shard = cursor.shard;
-        let Some(directory) = self.directories.get(shard) else { return Ok(None) };
-        // The directory is read anew, so that the guard protects the table.
-        let (index, known) = self.load_path(cursor.reversed.reverse_bits(), directory, g).await?;
-        let step = 1_u64.checked_shl(u64::BITS - known.depth()).unwrap_or(0);
-        match cursor.reversed.checked_add(step) {
-            Some(next) if step > 0 => cursor.reversed = next,
-            _ => *cursor = Cursor { shard: shard + 1, reversed: 0 },
-        }
-        Ok(Some((shard, index, known, known.table.shared(g))))
+        cursor.next(&self.directories, &self.counting, g).await
     }
 }
 
@@ -206,14 +189,7 @@ impl Tables {
             ct.delete(table).await?;
         }
         for directory in &self.directories {
-            let g = &ct.pin();
-            for level in 0..LEVELS {
-                let level = directory.shard.levels().at(level).load(g).await?;
-                if level.is_null() {
-                    break;
-                }
-                ct.delete(level).await?;
-            }
+            directory.delete_levels(ct).await?;
             ct.delete(directory.shard).await?;
         }
         Ok(())

@@ -1,0 +1,295 @@
+//! The directory: which table has a key, as far as it is known. The same for tables of links and for tables of values.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use farfield::Remote;
+use farfield::prelude::*;
+
+use super::cache::Counting;
+#[allow(clippy::wildcard_imports)] // what the map consists of
+use super::layout::*;
+
+/// A table to which a directory links.
+pub(super) trait Split: Remote {
+    /// Returns the link to the table with the other half of the keys, if a split made both.
+    fn sibling(table: Shared<'_, Self>) -> Place<'_, TaggedLink<Self, TableTag>>;
+}
+
+impl Split for Table {
+    fn sibling(table: Shared<'_, Self>) -> Place<'_, TaggedLink<Self, TableTag>> {
+        table.sibling()
+    }
+}
+
+/// A table, as an entry of the directory showed it.
+pub(super) struct Known<T = Table> {
+    pub(super) table: RemotePtr<T>,
+    tag: TableTag,
+}
+
+impl<T> Clone for Known<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Known<T> {}
+
+impl<T> PartialEq for Known<T> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.table, self.tag) == (other.table, other.tag)
+    }
+}
+
+impl<T> fmt::Debug for Known<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Known").field("table", &self.table).field("tag", &self.tag).finish()
+    }
+}
+
+impl<T: Remote> Known<T> {
+    pub(super) fn of(link: TableLink<'_, T>) -> Self {
+        Self { table: link.shared().as_ptr(), tag: link.tag().with_growing(false) }
+    }
+
+    pub(super) fn depth(self) -> u32 {
+        u32::from(self.tag.depth())
+    }
+
+    pub(super) fn scale(self) -> u8 {
+        self.tag.scale()
+    }
+
+    /// Returns the word of the directory's entry.
+    pub(super) fn word(self, growing: bool) -> Result<TableWord<T>> {
+        TableWord::new(self.table, self.tag.with_growing(growing))
+    }
+
+    /// Returns whether the entry shows the table still.
+    pub(super) fn is(self, link: TableLink<'_, T>) -> bool {
+        self == Self::of(link)
+    }
+}
+
+/// The directory of a shard, as far as it is known. An entry may be outdated, which whoever uses it finds out by reading it in the same chain.
+pub(super) struct Directory<T: Remote = Table> {
+    pub(super) shard: RemotePtr<Shard<T>>,
+    levels: RefCell<Vec<RemotePtr<Level<T>>>>,
+    tables: RefCell<Vec<Option<Known<T>>>>,
+    /// The most tables to remember.
+    bound: usize,
+}
+
+impl<T: Split> Directory<T> {
+    pub(super) fn new(shard: RemotePtr<Shard<T>>, bound: usize) -> Self {
+        Self { shard, levels: RefCell::default(), tables: RefCell::default(), bound }
+    }
+
+    /// Sets the most tables to remember.
+    pub(super) fn set_bound(&mut self, bound: usize) {
+        self.bound = bound;
+        self.tables.get_mut().truncate(bound);
+    }
+
+    /// Returns the number of bits of the indices whose entries can be accessed.
+    pub(super) fn bits(&self) -> u32 {
+        BASE_BITS + self.levels.borrow().len() as u32
+    }
+
+    /// Reads which levels there are. One READ.
+    pub(super) async fn load_levels(&self, g: &Guard<'_>) -> Result<()> {
+        let levels =
+            g.chain((0..LEVELS).map(|level| op::load(self.shard.levels().at(level))).collect::<Vec<_>>());
+        let levels = levels.submit().await?;
+        *self.levels.borrow_mut() =
+            levels.into_iter().take_while(|level| !level.is_null()).map(|level| level.as_ptr()).collect();
+        Ok(())
+    }
+
+    /// Frees the levels of a map that nobody uses any more.
+    pub(super) async fn delete_levels(&self, ct: &ComputeThread) -> Result<()> {
+        let g = &ct.pin();
+        for level in 0..LEVELS {
+            let level = self.shard.levels().at(level).load(g).await?;
+            if level.is_null() {
+                break;
+            }
+            ct.delete(level).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the place of an entry, if its level is known.
+    pub(super) fn entry(&self, index: u64) -> Option<DirectoryPlace<T>> {
+        if index < BASE as u64 {
+            return Some(self.shard.base().at(index as usize));
+        }
+        let level = index.ilog2() - BASE_BITS;
+        let entries = self.levels.borrow().get(level as usize)?.entries();
+        Some(entries.at(index - ((BASE as u64) << level)))
+    }
+
+    /// Returns the entries that may be a key's, the deepest first, as far as their levels are known.
+    pub(super) fn path(&self, ident: u64) -> Vec<(u64, DirectoryPlace<T>)> {
+        let mut path = Vec::new();
+        let mut index = ident & mask(self.bits());
+        loop {
+            path.extend(self.entry(index).map(|entry| (index, entry)));
+            if index == 0 {
+                return path;
+            }
+            index ^= 1 << index.ilog2();
+        }
+    }
+
+    /// Returns the longest index of a key whose table may be known.
+    #[inline]
+    pub(super) fn longest(&self, ident: u64) -> u64 {
+        let last = self.tables.borrow().len().saturating_sub(1);
+        ident & mask(last.checked_ilog2().map_or(0, |bits| bits + 1))
+    }
+
+    /// Returns the table of a key as it was last seen, with its index.
+    #[inline]
+    pub(super) fn find(&self, ident: u64) -> Option<(u64, Known<T>)> {
+        let mut index = self.longest(ident);
+        let tables = self.tables.borrow();
+        loop {
+            if let Some(known) = tables.get(index as usize).copied().flatten() {
+                return (ident & mask(known.depth()) == index).then_some((index, known));
+            }
+            index ^= 1 << index.checked_ilog2()?;
+        }
+    }
+
+    /// Remembers a table.
+    pub(super) fn learn(&self, index: u64, link: TableLink<'_, T>) {
+        let index = index as usize;
+        if index >= self.bound || link.is_null() {
+            return;
+        }
+        let mut tables = self.tables.borrow_mut();
+        if index >= tables.len() {
+            tables.resize(index + 1, None);
+        }
+        tables[index] = Some(Known::of(link));
+    }
+
+    /// Forgets a table.
+    pub(super) fn forget(&self, index: u64) {
+        if let Some(known) = self.tables.borrow_mut().get_mut(index as usize) {
+            *known = None;
+        }
+    }
+
+    /// Reads the entries of the directory that may be a key's. Returns the index of its table, and the table. One round trip, unless a split is to
+    /// be finished, or the directory has grown.
+    #[cold]
+    pub(super) async fn load_path(
+        &self,
+        ident: u64,
+        counting: &Counting,
+        g: &Guard<'_>,
+    ) -> Result<(u64, Known<T>)> {
+        counting.count(|counters| counters.directory_misses += 1);
+        let mut backoff = g.backoff();
+        loop {
+            let path = self.path(ident);
+            let links: Vec<_> = path.iter().map(|&(_, entry)| op::load(entry)).collect();
+            let links = g.chain(links).submit().await?;
+            for (&(index, _), link) in path.iter().zip(&links) {
+                self.learn(index, *link);
+            }
+            let mut tables = path.iter().zip(links).filter(|(_, link)| !link.is_null());
+            let Some((&(index, _), link)) = tables.next() else { return Err(not_a_map(self)) };
+            let known = Known::of(link);
+            let other = (ident & mask(known.depth())) ^ index;
+            if other == 0 {
+                return Ok((index, known));
+            }
+            // The key's table is that of a longer index, which differs in this bit.
+            let bit = other.trailing_zeros();
+            if bit >= self.bits() {
+                self.load_levels(g).await?;
+            } else if bit + 1 == known.depth() {
+                self.finish_split(index, known.depth(), link.shared(), g).await?;
+                continue;
+            }
+            backoff.wait().await;
+        }
+    }
+
+    /// Makes the second table of a split reachable by its own entry of the directory.
+    pub(super) async fn finish_split(
+        &self,
+        index: u64,
+        depth: u32,
+        table: Shared<'_, T>,
+        g: &Guard<'_>,
+    ) -> Result<()> {
+        let Some(bit) = depth.checked_sub(1) else { return Ok(()) };
+        let sibling = T::sibling(table).load(g).await?;
+        if sibling.is_null() {
+            return Ok(());
+        }
+        let entry = self.entry_for(index | 1 << bit, g).await?;
+        let set = op::compare_exchange_link(entry, TableWord::NULL, TableWord::from(sibling));
+        let _ = g.chain(set).submit().await?;
+        Ok(())
+    }
+
+    /// Returns the place of an entry of the directory, whose level is made if need be.
+    pub(super) async fn entry_for(&self, index: u64, g: &Guard<'_>) -> Result<DirectoryPlace<T>> {
+        loop {
+            if let Some(entry) = self.entry(index) {
+                return Ok(entry);
+            }
+            self.load_levels(g).await?;
+            if self.entry(index).is_none() {
+                let level = self.bits() - BASE_BITS;
+                let entries = vec![TableWord::NULL; BASE << level];
+                let new = Level::new_in(g.near(self.shard), Level::init(entries)).await?;
+                let _ =
+                    self.shard.levels().at(level as usize).compare_exchange(g, RemotePtr::NULL, new).await?;
+            }
+        }
+    }
+}
+
+/// A position between two tables in the order of reversed hashes. In this order the halves of a split are where the table was, one after the
+/// other: a walk visits each hash once, whatever is split meanwhile.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Cursor {
+    shard: usize,
+    pub(super) reversed: u64,
+}
+
+impl Cursor {
+    /// Returns the next table, with its shard and its index, and moves the cursor behind it. `None` at the end.
+    pub(super) async fn next<'g, T: Split>(
+        &mut self,
+        directories: &[Directory<T>],
+        counting: &Counting,
+        g: &'g Guard<'_>,
+    ) -> Result<Option<(usize, u64, Known<T>, Shared<'g, T>)>> {
+        let shard = self.shard;
+        let Some(directory) = directories.get(shard) else { return Ok(None) };
+        // The directory is read anew, so that the guard protects the table.
+        let (index, known) = directory.load_path(self.reversed.reverse_bits(), counting, g).await?;
+        let step = 1_u64.checked_shl(u64::BITS - known.depth()).unwrap_or(0);
+        match self.reversed.checked_add(step) {
+            Some(next) if step > 0 => self.reversed = next,
+            _ => *self = Self { shard: shard + 1, reversed: 0 },
+        }
+        Ok(Some((shard, index, known, known.table.shared(g))))
+    }
+}
+
+#[cold]
+pub(super) fn not_a_map<T: Remote>(directory: &Directory<T>) -> farfield::Error {
+    farfield::Error::other(format!(
+        "the map at {:?} is destroyed or corrupted: its directory has no table",
+        directory.shard
+    ))
+}
