@@ -251,16 +251,13 @@ impl Tables {
             for (number, bucket) in read.iter().enumerate() {
                 let place = table.buckets().at(number as u64);
                 for slot in 0..SLOTS {
-                    let link = bucket.links[slot];
-                    if bucket.idents[slot] == VACANT {
-                        idents.push(op::compare_exchange(place.idents().at(slot), VACANT, FROZEN));
-                    } else if bucket.idents[slot] != FROZEN && !link.tag().frozen() {
+                    let KeySlotSnapshot { ident, link, .. } = bucket.slots[slot];
+                    let slot = place.slots().at(slot);
+                    if ident == VACANT {
+                        idents.push(op::compare_exchange(slot.ident(), VACANT, FROZEN));
+                    } else if ident != FROZEN && !link.tag().frozen() {
                         let frozen = EntryWord::new(link.shared().as_ptr(), link.tag().with_frozen(true))?;
-                        links.push(op::compare_exchange_link(
-                            place.links().at(slot),
-                            EntryWord::from(link),
-                            frozen,
-                        ));
+                        links.push(op::compare_exchange_link(slot.link(), EntryWord::from(link), frozen));
                     }
                 }
             }
@@ -279,24 +276,24 @@ pub(super) async fn new_table(
     scale: u8,
     ct: &ComputeThread,
 ) -> Result<Owned<Table>> {
-    let vacant = (0..buckets(scale)).map(|_| Bucket::init()).collect();
+    let vacant = || Bucket::init(std::array::from_fn(|_| KeySlot::init()));
+    let vacant = (0..buckets(scale)).map(|_| vacant()).collect();
     Table::new_in(ct.near(near), Table::init([0; 14], vacant)).await
 }
 
 /// Fills a new table.
 fn fill(table: &mut Owned<Table>, contents: &Contents) {
     for (number, slots) in contents.slots.chunks(SLOTS).enumerate() {
-        let idents = std::array::from_fn(|slot| slots[slot].0);
-        let links = std::array::from_fn(|slot| slots[slot].1);
-        table.set(|table| table.buckets().at(number as u64), Bucket::init().idents(idents).links(links));
+        let slots = std::array::from_fn(|slot| KeySlot::init().ident(slots[slot].0).link(slots[slot].1));
+        table.set(|table| table.buckets().at(number as u64), Bucket::init(slots));
     }
 }
 
 /// Returns the keys in slots that were read, without the removed.
 fn live(read: &[BucketSnapshot<'_>]) -> Vec<NewSlot> {
-    let slots = read.iter().flat_map(|bucket| bucket.idents.iter().zip(&bucket.links));
-    let live = slots.filter(|(ident, link)| **ident > FROZEN && !link.is_null());
-    live.filter_map(|(ident, link)| {
+    let slots = read.iter().flat_map(|bucket| &bucket.slots);
+    let live = slots.filter(|slot| slot.ident > FROZEN && !slot.link.is_null());
+    live.filter_map(|KeySlotSnapshot { ident, link, .. }| {
         let tag = link.tag().with_frozen(false);
         Some((*ident, EntryWord::new(link.shared().as_ptr(), tag).ok()?))
     })

@@ -4,11 +4,13 @@ use std::marker::PhantomData;
 
 use farfield::prelude::*;
 use farfield::{Bytes, Remote, SizeClass};
-use siphasher::sip128::{Hasher128 as _, SipHasher13};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use siphasher::sip128::SipHasher13;
+use std::hash::{BuildHasher as _, RandomState};
 
 /// The slots of a bucket.
 pub(super) const SLOTS: usize = 8;
+/// The slots of a line of a processor's cache.
+pub(super) const LINE: usize = 4;
 /// The slots of a window: of two neighbouring buckets.
 pub(super) const WINDOW: usize = 2 * SLOTS;
 
@@ -82,11 +84,17 @@ pub(super) struct Table {
 }
 
 // ANCHOR: bucket
-/// Slots: the identities of keys, and the links to their entries.
+/// A slot: the identity of a key, and the link to its entry.
+#[remote]
+pub(super) struct KeySlot {
+    pub(super) ident: Atomic<u64>,
+    pub(super) link: TaggedLink<Blob, EntryTag>,
+}
+
+/// Eight slots, on two lines of a processor's cache.
 #[remote]
 pub(super) struct Bucket {
-    pub(super) idents: [Atomic<u64>; SLOTS],
-    pub(super) links: [TaggedLink<Blob, EntryTag>; SLOTS],
+    pub(super) slots: [KeySlot; SLOTS],
 }
 // ANCHOR_END: bucket
 
@@ -146,9 +154,7 @@ impl Hash {
     /// Hashes a key by SipHash-1-3, of 128 bits.
     #[inline]
     pub(super) fn of(seed: [u64; 2], mask: u64, key: &[u8]) -> Self {
-        let mut hasher = SipHasher13::new_with_keys(seed[0], seed[1]);
-        hasher.write(key);
-        let hash = hasher.finish128();
+        let hash = SipHasher13::new_with_keys(seed[0], seed[1]).hash(key);
         Self { ident: (hash.h1 & mask).max(FROZEN + 1), check: (hash.h2 & 63) as u8 }
     }
     // ANCHOR_END: hash
@@ -166,10 +172,10 @@ pub(super) fn home(ident: u64, scale: u8) -> u64 {
     (((ident >> DEEPEST) & mask(32)) * (buckets(scale) - 1)) >> 32
 }
 
-/// The identities of a bucket, as a READ of them alone finds them.
+/// A line of slots, as a READ of them alone finds them.
 #[remote]
-pub(super) struct Idents {
-    pub(super) idents: [Atomic<u64>; SLOTS],
+pub(super) struct Line {
+    pub(super) slots: [KeySlot; LINE],
 }
 
 /// The link of a slot, as a READ of it alone finds it.

@@ -82,12 +82,11 @@ impl Window {
     #[inline]
     fn slot<'g>(seen: &WindowSnapshot<'g>, buckets: [Place<'g, Bucket>; 2], hash: Hash) -> Slot<'g> {
         for (bucket, seen) in buckets.into_iter().zip([&seen.home, &seen.next]) {
-            for slot in 0..SLOTS {
-                match seen.idents[slot] {
-                    ident if ident == hash.ident => {
-                        return Slot::Claimed(bucket.links().at(slot), seen.links[slot]);
-                    }
-                    VACANT => return Slot::Vacant(bucket.idents().at(slot), bucket.links().at(slot)),
+            for (slot, seen) in seen.slots.iter().enumerate() {
+                let slot = bucket.slots().at(slot);
+                match seen.ident {
+                    ident if ident == hash.ident => return Slot::Claimed(slot.link(), seen.link),
+                    VACANT => return Slot::Vacant(slot.ident(), slot.link()),
                     FROZEN => return Slot::None,
                     _ => {}
                 }
@@ -150,7 +149,7 @@ impl Tables {
     }
     // ANCHOR_END: look
 
-    /// Reads a key's slot where a round trip costs nothing: first the directory's entry, then identities until one is the key's, then its link.
+    /// Reads a key's slot where a round trip costs nothing: the directory's entry, and then slots, a line at a time.
     async fn look_here<'g>(&self, hash: Hash, directory: &Directory, g: &'g Guard<'_>) -> Result<Seen<'g>> {
         let mut index = directory.longest(hash.ident);
         let (index, known) = loop {
@@ -171,18 +170,18 @@ impl Tables {
             }
         };
         let (buckets, home) = (known.table.shared(g).buckets(), home(hash.ident, known.scale()));
-        for bucket in [buckets.at(home), buckets.at(home + 1)] {
-            let idents = RemotePtr::<Idents>::from_address(bucket.idents().address()).read(g).await?.idents;
-            for (slot, ident) in idents.into_iter().enumerate() {
-                if ident == hash.ident {
-                    let link = bucket.links().at(slot);
-                    return Ok(Seen { index, known, slot: Slot::Claimed(link, link.load(g).await?) });
+        for number in (0..WINDOW).step_by(LINE) {
+            let slots = buckets.at(home + (number / SLOTS) as u64).slots();
+            let line = RemotePtr::<Line>::from_address(slots.at(number % SLOTS).address()).read(g).await?;
+            for (slot, seen) in line.slots.into_iter().enumerate() {
+                let slot = slots.at(number % SLOTS + slot);
+                if seen.ident == hash.ident {
+                    return Ok(Seen { index, known, slot: Slot::Claimed(slot.link(), seen.link) });
                 }
-                if ident == VACANT {
-                    let slot = Slot::Vacant(bucket.idents().at(slot), bucket.links().at(slot));
-                    return Ok(Seen { index, known, slot });
+                if seen.ident == VACANT {
+                    return Ok(Seen { index, known, slot: Slot::Vacant(slot.ident(), slot.link()) });
                 }
-                if ident == FROZEN {
+                if seen.ident == FROZEN {
                     return Ok(Seen { index, known, slot: Slot::None });
                 }
             }

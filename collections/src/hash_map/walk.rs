@@ -48,7 +48,7 @@ impl<'a, K: Bytes, V: Bytes> Iter<'a, K, V> {
                 return Ok(None);
             };
             let read = table.buckets().read(g, 0..buckets(known.scale())).await?;
-            let links = read.iter().flat_map(|bucket| bucket.links).filter(|link| !link.is_null());
+            let links = links(&read);
             let mut reads = Vec::new();
             for link in links {
                 reads.push(op::read_bytes_with(link.shared(), class(link)?, |bytes| {
@@ -75,7 +75,7 @@ impl Tables {
                 return Ok(len);
             };
             let read = table.buckets().read(g, 0..buckets(known.scale())).await?;
-            len += read.iter().flat_map(|bucket| bucket.links).filter(|link| !link.is_null()).count() as u64;
+            len += links(&read).count() as u64;
         }
     }
 
@@ -99,7 +99,7 @@ impl Tables {
             }
             let read = table.buckets().read(g, 0..buckets(known.scale())).await?;
             let slots: Vec<_> =
-                read.iter().flat_map(|bucket| bucket.idents.into_iter().zip(bucket.links)).collect();
+                read.iter().flat_map(|bucket| &bucket.slots).map(|slot| (slot.ident, slot.link)).collect();
             let mut idents = HashSet::new();
             for (slot, &(ident, link)) in slots.iter().enumerate() {
                 let fault = |what: &str| Err(fault(format!("slot {slot} of {ident:#x} {what}: {link:?}")));
@@ -159,12 +159,12 @@ impl Tables {
             let is_growing = entry.load(g).await?.tag().growing();
             let read = table.buckets().read(g, 0..buckets(known.scale())).await?;
             let is_frozen = |bucket: &BucketSnapshot<'_>| {
-                bucket.idents.contains(&FROZEN) || bucket.links.iter().any(|link| link.tag().frozen())
+                bucket.slots.iter().any(|slot| slot.ident == FROZEN || slot.link.tag().frozen())
             };
             if is_growing || read.iter().any(is_frozen) {
                 // A key that is there needs no further slot.
-                let slots = read.iter().flat_map(|bucket| bucket.idents);
-                let pending = slots.into_iter().find(|ident| *ident > FROZEN);
+                let mut idents = read.iter().flat_map(|bucket| &bucket.slots).map(|slot| slot.ident);
+                let pending = idents.find(|ident| *ident > FROZEN);
                 let pending = pending.unwrap_or(before.reversed.reverse_bits() | index | (FROZEN + 1));
                 self.replace(directory, index, known, pending, &mut ct.backoff(), g).await?;
                 cursor = before;
@@ -180,7 +180,7 @@ impl Tables {
             let g = &ct.pin();
             let Some((_, _, known, table)) = self.next_table(&mut cursor, g).await? else { break };
             let read = table.buckets().read(g, 0..buckets(known.scale())).await?;
-            for link in read.iter().flat_map(|bucket| bucket.links).filter(|link| !link.is_null()) {
+            for link in links(&read) {
                 ct.delete(link.shared()).await?;
             }
             tables.push(known.table);
@@ -194,4 +194,9 @@ impl Tables {
         }
         Ok(())
     }
+}
+
+/// Returns the links of the keys in some buckets that are in the map.
+fn links<'a, 'g>(read: &'a [BucketSnapshot<'g>]) -> impl Iterator<Item = EntryLink<'g>> + use<'a, 'g> {
+    read.iter().flat_map(|bucket| &bucket.slots).map(|slot| slot.link).filter(|link| !link.is_null())
 }
