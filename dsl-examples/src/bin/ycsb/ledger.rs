@@ -187,7 +187,9 @@ mod tests {
             notes[task].next_value(record);
             notes[task].wrote(record);
         }
-        notes.into_iter().for_each(|notes| ledger.add(notes));
+        for notes in notes {
+            ledger.add(notes);
+        }
         ledger.sort();
         ledger
     }

@@ -45,10 +45,12 @@ impl<const FAULT: u8> Store for Planted<FAULT> {
     type Root = Root;
 
     async fn create(ct: &ComputeThread) -> Result<RemotePtr<Root>> {
-        let mut stores = STORES.lock().unwrap();
-        let number = stores.len() as u64;
-        stores.insert(number, Records::default());
-        drop(stores);
+        let number = {
+            let mut stores = STORES.lock().unwrap();
+            let number = stores.len() as u64;
+            stores.insert(number, Records::default());
+            number
+        };
         Root::new_in(ct, Root::init(number)).await?.write(ct).await
     }
     async fn attach(root: RemotePtr<Root>, _: usize, ct: &ComputeThread) -> Result<Self> {
