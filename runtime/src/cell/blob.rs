@@ -19,11 +19,16 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicU64;
 
 use super::{NewObject, Owned, Place};
 use crate::error::{self, Error, Result};
 use crate::io::operations::*;
+use crate::io::{FirstPoll, at_first_poll};
+use crate::memory::worker::Worker;
 use crate::pointer::{Address, Guard, MaybeMarks, RemotePtr, Shared, Site};
+use farfield_fabric::host::load_many;
 use farfield_words::scratch::bytes;
 use farfield_words::{Describer, Field, FieldInfo, FrozenField, Pod, Remote, Shape, WORD_BYTES};
 use farfield_words::{fingerprint_of, invalid_value};
@@ -241,6 +246,50 @@ pub(super) fn blob_bytes(at: Address, words: &[u64]) -> Result<&[u8]> {
     contents.ok_or_else(|| invalid_value::<Blob>(at).into())
 }
 
+/// The most words of a byte string that are loaded to the stack.
+const SHORT_WORDS: usize = 64;
+
+/// Loads a blob, and returns what `decode` makes of its bytes. Nothing but the result is allocated, unless the byte string is long.
+#[inline]
+pub(super) fn load_blob<R>(at: Address, words: &[AtomicU64], decode: impl FnOnce(&[u8]) -> R) -> Result<R> {
+    let (mut short, mut long) = ([const { MaybeUninit::uninit() }; SHORT_WORDS], Vec::new());
+    let into = if words.len() <= SHORT_WORDS {
+        &mut short[..]
+    } else {
+        long.resize(words.len(), MaybeUninit::uninit());
+        &mut long[..]
+    };
+    blob_bytes(at, load_many(words, into)).map(decode)
+}
+
+/// The arguments of one READ of a byte string.
+struct ReadBlob<'g, D> {
+    at: Address,
+    words: usize,
+    ct: &'g Worker,
+    decode: D,
+}
+
+impl<R, D: FnOnce(&[u8]) -> R> FirstPoll for ReadBlob<'_, D> {
+    type Output = Result<R>;
+    type Rest = Self;
+
+    #[inline]
+    fn poll_first(self) -> Result<Result<R>, Self> {
+        match self.ct.words_for_read(self.at, self.words) {
+            Some(words) => Ok(load_blob(self.at, words, self.decode)),
+            None => Err(self),
+        }
+    }
+}
+
+impl<R, D: FnOnce(&[u8]) -> R> ReadBlob<'_, D> {
+    async fn post(self) -> Result<R> {
+        let Self { at, words, ct, decode } = self;
+        ct.read_words(at, words, |words| blob_bytes(at, words).map(decode)).await
+    }
+}
+
 impl<M: MaybeMarks> Shared<'_, Blob, M> {
     /// Reads a byte string of a class. One READ.
     ///
@@ -254,13 +303,14 @@ impl<M: MaybeMarks> Shared<'_, Blob, M> {
     ///
     /// # Errors
     /// Those of [`read_bytes`](Self::read_bytes).
-    pub async fn read_bytes_with<R>(
+    #[inline]
+    pub fn read_bytes_with<R>(
         self,
         class: SizeClass,
         g: &Guard<'_>,
         decode: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R> {
-        self.as_ptr().read_bytes_with(class, g, decode).await
+    ) -> impl Future<Output = Result<R>> {
+        self.as_ptr().read_bytes_with(class, g, decode)
     }
 }
 
@@ -277,14 +327,15 @@ impl RemotePtr<Blob> {
     ///
     /// # Errors
     /// Those of [`Shared::read_bytes`].
-    pub async fn read_bytes_with<R>(
+    #[inline]
+    pub fn read_bytes_with<R>(
         self,
         class: SizeClass,
         g: &Guard<'_>,
         decode: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R> {
-        let at = self.address();
-        g.read_words(at, class.words(), |words| blob_bytes(at, words).map(decode)).await
+    ) -> impl Future<Output = Result<R>> {
+        let read = ReadBlob { at: self.address(), words: class.words(), ct: g.worker(), decode };
+        at_first_poll(read, ReadBlob::post)
     }
 }
 

@@ -17,13 +17,12 @@
 #![allow(clippy::inline_always)] // or operations and results are moved through memory
 
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 
 use farfield_fabric::host::{self, Host};
 use farfield_words::scratch::{Scratch, bytes};
 use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, Word, try_array};
 
-use super::blob::{Blob, SizeClass, blob_bytes};
+use super::blob::{Blob, SizeClass, blob_bytes, load_blob};
 use super::link::{Exchanged, LinkWord};
 use super::owned::Publish;
 use super::read::check_aligned;
@@ -435,9 +434,6 @@ impl<'g, V, R: Steps<'g, Raw = Result<V>> + Reads> Steps<'g> for Peek<R> {
     }
 }
 
-/// The most words of a byte string that are loaded to the stack.
-const SHORT_WORDS: usize = 64;
-
 /// A READ of a byte string.
 struct ReadBytes<D> {
     at: Address,
@@ -455,15 +451,7 @@ impl<'g, R, D: Fn(&[u8]) -> R> Steps<'g> for ReadBytes<D> {
     fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
         ct.count_read(self.words);
         let words = host.words(self.at, self.words)?;
-        // Nothing but the result is allocated, unless the byte string is long.
-        let (mut short, mut long) = ([const { MaybeUninit::uninit() }; SHORT_WORDS], Vec::new());
-        let into = if self.words <= SHORT_WORDS {
-            &mut short[..]
-        } else {
-            long.resize(self.words, MaybeUninit::uninit());
-            &mut long[..]
-        };
-        Ok(blob_bytes(self.at, host::load_many(words, into)).map(&self.decode))
+        Ok(load_blob(self.at, words, &self.decode))
     }
     fn record(&self, parts: &mut Parts<'g, Worker>) {
         parts.add(self.at, |part| {
