@@ -391,7 +391,11 @@ fn operations_take_the_round_trips_of_the_table() {
                 }
                 rows.push((state, found));
             }
-            println!("{rows:?}");
+            for (state, trips) in &rows {
+                for (operation, trips) in ["get", "insert", "update", "remove"].iter().zip(trips) {
+                    println!("rtts.hash-map.{operation}.{state} {trips}");
+                }
+            }
             assert_eq!(
                 rows,
                 [("cold", vec![3, 4, 3, 3]), ("warm", vec![2, 3, 2, 2]), ("hot", vec![1, 3, 2, 2])]
