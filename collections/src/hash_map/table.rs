@@ -150,6 +150,7 @@ impl Tables {
     // ANCHOR_END: look
 
     /// Reads a key's slot where a round trip costs nothing: the directory's entry, and then slots, a line at a time.
+    #[inline]
     async fn look_here<'g>(&self, hash: Hash, directory: &Directory, g: &'g Guard<'_>) -> Result<Seen<'g>> {
         let mut index = directory.longest(hash.ident);
         let (index, known) = loop {
@@ -219,7 +220,11 @@ impl Tables {
             self.counting.count(|counters| counters.slot_misses += 1);
             self.hot.forget(hash.ident);
         }
-        let (_, seen) = self.look(hash, None, g).await?;
+        let seen = if self.is_immediate {
+            self.look_here(hash, self.directory(hash), g).await?
+        } else {
+            self.look(hash, None, g).await?.1
+        };
         let Some((slot, link)) = seen.present(hash) else { return Ok(None) };
         let value = link.shared().read_bytes_with(class(link)?, g, &decode).await?;
         if value.is_some() {
@@ -232,6 +237,9 @@ impl Tables {
     /// Remembers the slot of a key.
     #[inline]
     fn remember(&self, hash: Hash, seen: &Seen<'_>, slot: EntryPlace<'_>, (word, blob, tag): Remembered) {
+        if self.is_immediate {
+            return;
+        }
         if let Some(entry) = self.directory(hash).entry(seen.index)
             && !tag.frozen()
         {
