@@ -96,6 +96,7 @@
 mod cache;
 mod directory;
 mod growth;
+mod inline;
 mod layout;
 mod table;
 mod walk;
@@ -115,6 +116,7 @@ use layout::*;
 use table::{Decision, Put, Tables};
 
 pub use cache::Counters;
+pub use inline::{InlineHashMap, InlineHashMapRoot, InlineIter};
 pub use layout::HashMapRoot;
 pub use walk::Iter;
 
