@@ -99,6 +99,7 @@ mod cache;
 mod directory;
 mod entry;
 mod growth;
+mod inline;
 mod layout;
 mod table;
 mod walk;
@@ -119,6 +120,7 @@ use layout::*;
 use table::{Decision, Put, Tables};
 
 pub use cache::Counters;
+pub use inline::{InlineHashMap, InlineHashMapRoot, InlineIter};
 pub use layout::HashMapRoot;
 pub use walk::Iter;
 

@@ -4,4 +4,4 @@
 
 mod hash_map;
 
-pub use hash_map::{Counters, HashMap, HashMapRoot, Iter};
+pub use hash_map::{Counters, HashMap, HashMapRoot, InlineHashMap, InlineHashMapRoot, InlineIter, Iter};

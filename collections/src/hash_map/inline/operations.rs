@@ -1,0 +1,166 @@
+//! Operations on keys and values, which are words here.
+
+use farfield::prelude::*;
+
+use super::super::cache::Counting;
+use super::super::directory::{Directory, Known, not_a_map};
+use super::super::layout::{DirectoryPlace, Hash};
+use super::buckets::{BucketPlace, InlineBucket, InlineShard, InlineTable, StateWord, home, lock_of};
+
+/// A handle's view of a map.
+pub(super) struct InlineTables {
+    pub(super) seed: [u64; 2],
+    pub(super) mask: u64,
+    pub(super) shards: Vec<RemotePtr<InlineShard>>,
+    /// Of the shards.
+    pub(super) directories: Vec<Directory<InlineTable>>,
+    pub(super) counting: Counting,
+}
+
+/// A shard, and what is known of its directory.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    shard: RemotePtr<InlineShard>,
+    pub(super) directory: &'a Directory<InlineTable>,
+}
+
+/// The bucket of a key, in a table that may be outdated.
+pub(super) struct Guess {
+    pub(super) index: u64,
+    pub(super) known: Known<InlineTable>,
+    entry: DirectoryPlace<InlineTable>,
+    bucket: BucketPlace,
+    lock: Place<'static, Lock>,
+}
+
+/// What becomes of a key.
+pub(super) enum Change {
+    Keep,
+    Remove,
+    /// It has this value.
+    Store(u64),
+}
+
+impl Part<'_> {
+    /// Returns the place of a lock.
+    pub(super) fn lock(&self, number: usize) -> Place<'static, Lock> {
+        self.shard.locks().of().at(number)
+    }
+}
+
+impl InlineTables {
+    pub(super) fn hash(&self, key: u64) -> Hash {
+        Hash::of(self.seed, self.mask, &key.to_le_bytes())
+    }
+
+    #[inline]
+    pub(super) fn part(&self, hash: Hash) -> Part<'_> {
+        let shard = hash.shard(self.shards.len());
+        Part { shard: self.shards[shard], directory: &self.directories[shard] }
+    }
+
+    /// Returns the bucket of a key, as far as the directory is known.
+    #[inline]
+    async fn guess(&self, part: Part<'_>, ident: u64, g: &Guard<'_>) -> Result<Guess> {
+        let directory = part.directory;
+        let (index, known) = match directory.find(ident) {
+            Some(found) => {
+                self.counting.count(|counters| counters.directory_hits += 1);
+                found
+            }
+            None => directory.load_path(ident, &self.counting, g).await?,
+        };
+        let Some(entry) = directory.entry(index) else { return Err(not_a_map(directory)) };
+        let bucket = home(ident, known.scale());
+        let lock = part.lock(lock_of(index, bucket));
+        Ok(Guess { index, known, entry, bucket: known.table.buckets().at(bucket), lock })
+    }
+
+    /// Returns the value of a key.
+    #[inline]
+    pub(super) async fn get(&self, key: u64, g: &Guard<'_>) -> Result<Option<u64>> {
+        let hash = self.hash(key);
+        let part = self.part(hash);
+        let mut backoff = g.backoff();
+        loop {
+            let guess = self.guess(part, hash.ident, g).await?;
+            let state = RemotePtr::<StateWord>::from_address(guess.bucket.state().address());
+            let bucket = RemotePtr::<InlineBucket>::from_address(guess.bucket.address());
+            let chain = g.chain((op::load(guess.entry), op::peek(state), op::peek(bucket), op::peek(state)));
+            let (link, before, bucket, after) = chain.submit().await?;
+            if !guess.known.is(link) {
+                self.counting.count(|counters| counters.stale += 1);
+                part.directory.learn(guess.index, link);
+                continue;
+            }
+            let (before, bucket) = (before?.state, bucket?);
+            if after?.state == before {
+                return Ok(bucket.find(before, key).map(|slot| bucket.values[slot]));
+            }
+            self.counting.count(|counters| counters.retries += 1);
+            backoff.wait().await;
+        }
+    }
+
+    /// Makes of a key what `decide` makes of its value, under the lock of its bucket. Returns the old value. If the bucket has no slot for a new
+    /// key, it decides again after the table has grown.
+    pub(super) async fn change(
+        &self,
+        key: u64,
+        mut decide: impl FnMut(Option<u64>) -> Change,
+        g: &Guard<'_>,
+    ) -> Result<Option<u64>> {
+        let hash = self.hash(key);
+        let part = self.part(hash);
+        loop {
+            let guess = self.guess(part, hash.ident, g).await?;
+            let bucket = RemotePtr::<InlineBucket>::from_address(guess.bucket.address());
+            let read = || (op::load(guess.entry), op::peek(bucket));
+            let (tried, mut seen) = g.chain((op::try_lock(guess.lock), read())).submit().await?;
+            let mut lock = if let Some(lock) = tried {
+                lock
+            } else {
+                self.counting.count(|counters| counters.waits += 1);
+                let lock = guess.lock.acquire(g).await?;
+                seen = g.chain(read()).submit().await?;
+                lock
+            };
+            let (link, bucket) = seen;
+            // A dead owner leaves nothing to repair.
+            lock.recovered();
+            if !guess.known.is(link) {
+                self.counting.count(|counters| counters.stale += 1);
+                part.directory.learn(guess.index, link);
+                continue;
+            }
+            let bucket = bucket?;
+            let slot = bucket.find(bucket.state, key);
+            let old = slot.map(|slot| bucket.values[slot]);
+            let (place, release) = (guess.bucket, op::release);
+            match (decide(old), slot) {
+                (Change::Keep, _) | (Change::Remove, None) => {}
+                (Change::Remove, Some(slot)) => {
+                    let state = op::store(place.state(), bucket.state.toggled(slot));
+                    g.chain((state, release(lock))).submit().await?;
+                }
+                (Change::Store(value), Some(slot)) => {
+                    let value = op::store(place.values().at(slot), value);
+                    g.chain((value, release(lock))).submit().await?;
+                }
+                (Change::Store(value), None) => {
+                    let Some(slot) = bucket.state.vacant() else {
+                        drop(lock);
+                        self.grow(hash, &guess, g).await?;
+                        continue;
+                    };
+                    // The state last: it makes the key visible.
+                    let pair =
+                        (op::store(place.keys().at(slot), key), op::store(place.values().at(slot), value));
+                    let state = op::store(place.state(), bucket.state.toggled(slot));
+                    g.chain((pair, state, release(lock))).submit().await?;
+                }
+            }
+            return Ok(old);
+        }
+    }
+}
