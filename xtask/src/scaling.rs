@@ -1,6 +1,6 @@
 //! `cargo xtask scaling`: the scaling of a structure, in the simulator.
 //!
-//! Runs `intset` for each number of compute threads and memory nodes, several runs in parallel, and writes the results as a table (CSV) and
+//! Runs `intset`, or for the hash map `ycsb`, for each number of compute threads and memory nodes, several runs in parallel, and writes the results as a table (CSV) and
 //! a plot (SVG) into the book. Times are virtual, and a run's figures depend only on its program and seed. So the files change only if
 //! Farfield changes.
 
@@ -18,7 +18,7 @@ use crate::workspace::{output, run as command, write};
 /// Options of `cargo xtask scaling`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Structure to measure
+    /// Structure to measure: one of `intset`'s, or `hash-map-a` or `hash-map-c` with the workload of `ycsb`
     #[arg(long, default_value = "hash-set")]
     structure: String,
     /// Largest number of compute threads; it grows from 1 in powers of two
@@ -27,6 +27,9 @@ pub(crate) struct Options {
     /// Largest number of memory nodes; it grows from 1 in powers of two
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1 << 12))]
     max_nodes: u32,
+    /// Smallest number of memory nodes
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 12))]
+    min_nodes: u32,
     /// Operations of each thread
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..))]
     ops: u32,
@@ -37,7 +40,7 @@ pub(crate) struct Options {
 
 /// Measures all points, and writes the files.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
-    command(&["cargo", "build", "--release", "--quiet", "--bin", "intset"], &[])?;
+    command(&["cargo", "build", "--release", "--quiet", "--bin", program(&options.structure)], &[])?;
     let folder = folder(options.to.as_deref())?;
     let points = sweep(options)?;
     let file = |extension: &str| folder.join(format!("scaling-{}.{extension}", options.structure));
@@ -53,7 +56,8 @@ fn powers(most: u32) -> Vec<u32> {
 
 /// Measures all points, the largest first, so that the last ones are short.
 fn sweep(options: &Options) -> Result<Vec<Point>, String> {
-    let nodes = powers(options.max_nodes);
+    let nodes: Vec<u32> =
+        powers(options.max_nodes).into_iter().filter(|nodes| *nodes >= options.min_nodes).collect();
     let mut wanted: Vec<(u32, u32)> = powers(options.max_threads)
         .into_iter()
         .flat_map(|threads| nodes.iter().map(move |nodes| (threads, *nodes)))
@@ -78,28 +82,50 @@ fn sweep(options: &Options) -> Result<Vec<Point>, String> {
     Ok(points)
 }
 
+/// The program that runs a structure.
+fn program(structure: &str) -> &'static str {
+    if structure.starts_with(MAP) { "ycsb" } else { "intset" }
+}
+
+/// What the names of the hash map begin with. The workload follows.
+const MAP: &str = "hash-map-";
+/// The records of a map.
+const RECORDS: u32 = 100_000;
+
 fn measure(options: &Options, threads: u32, nodes: u32) -> Result<Point, String> {
     let url = format!("sim:seed=1,nodes={nodes}");
     let Options { structure, ops, .. } = options;
-    let command = format!(
-        "target/release/intset --structure {structure} --cluster {url} --threads {threads} --num-ops {ops} --key-ub 1023 --format json"
-    );
+    let command = match structure.strip_prefix(MAP) {
+        None => format!(
+            "target/release/intset --structure {structure} --cluster {url} --threads {threads} --num-ops {ops} --key-ub 1023 --format json"
+        ),
+        Some(workload) => {
+            // C is measured where all nodes have the same load, the others where some keys are hot.
+            let uniform = if workload == "c" { " --distribution uniform" } else { "" };
+            format!(
+                "target/release/ycsb --workload {workload}{uniform} --cluster {url},size=64MiB --threads {threads} --ops {ops} --records {RECORDS} --format json"
+            )
+        }
+    };
     let printed = output(&command.split_whitespace().collect::<Vec<_>>())?;
-    point(threads, nodes, &printed).ok_or_else(|| format!("`intset` on {url} printed {printed}"))
+    point(threads, nodes, &printed).ok_or_else(|| format!("`{command}` printed {printed}"))
 }
 
 /// The point of a report; none if it is not verified, or not from a simulated run.
 fn point(threads: u32, nodes: u32, printed: &str) -> Option<Point> {
     let report: Value = serde_json::from_str(printed).ok()?;
     report["verified"].as_bool().filter(|verified| *verified)?;
+    // `ycsb` calls it a read.
+    let gets = [&report["latency_rtts"]["get"], &report["operations"]["read"]["latency_rtts"]];
+    let gets = gets.into_iter().find(|gets| gets.is_object())?;
     Some(Point {
         threads,
         nodes,
         ops: report["op_count"].as_u64()?,
         duration_us: report["duration_us"].as_u64()?,
         ops_per_sec: report["ops_per_sec"].as_u64()?,
-        p50_rtts: report["latency_rtts"]["get"]["p50"].as_f64()?,
-        p99_rtts: report["latency_rtts"]["get"]["p99"].as_f64()?,
+        p50_rtts: gets["p50"].as_f64()?,
+        p99_rtts: gets["p99"].as_f64()?,
         trace_hash: report["trace_hash"].as_str()?.to_owned(),
     })
 }
