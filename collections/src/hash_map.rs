@@ -94,9 +94,10 @@
 //! ```
 
 mod cache;
+mod counters;
 mod directory;
 mod growth;
-mod inline;
+pub(crate) mod inline;
 mod layout;
 mod table;
 mod walk;
@@ -109,14 +110,14 @@ use farfield::layout::fingerprint;
 use farfield::prelude::*;
 use farfield::{Bytes, Error, error};
 
-use cache::{Counting, HotSlots};
+use cache::HotSlots;
+use counters::Counting;
 use directory::{Directory, Known};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use layout::*;
 use table::{Decision, Put, Tables};
 
-pub use cache::Counters;
-pub use inline::{InlineHashMap, InlineHashMapRoot, InlineIter};
+pub use counters::Counters;
 pub use layout::HashMapRoot;
 pub use walk::Iter;
 
