@@ -203,6 +203,145 @@ fn a_cluster_whose_addresses_can_not_be_compressed_is_refused() {
     assert!(refused.contains("tagged or stamped link"), "{refused}");
 }
 
+#[test]
+fn an_iteration_has_each_key_that_stays_once_while_tables_are_replaced() {
+    const STAY: u64 = 800;
+    everywhere(3, async |ct| {
+        let root = ct.root_or_init("map", async || HashMap::<u64, u64>::create(ct).await).await?;
+        let map = HashMap::attach(root, ct).await?;
+        let (me, threads) = (ct.index() as u64, ct.threads() as u64);
+        for key in (0..STAY).filter(|key| key % threads == me) {
+            map.insert(&key, &key, ct).await?;
+        }
+        ct.barrier("inserted").await?;
+        if me > 0 {
+            for key in 0..5000 {
+                map.insert(&(STAY + key * threads + me), &0, ct).await?;
+            }
+        } else {
+            for _ in 0..5 {
+                let (mut iter, mut seen) = (map.iter(ct), BTreeMap::new());
+                while let Some((key, value)) = iter.next().await? {
+                    assert_eq!(seen.insert(key, value), None, "{key} came twice");
+                }
+                assert_eq!(seen.range(..STAY).count() as u64, STAY);
+                assert!(map.len(ct).await? >= STAY);
+            }
+        }
+        ct.barrier("iterated").await?;
+        if me == 0 {
+            assert_eq!(map.check(ct).await?, STAY + 5000 * (threads - 1));
+            return map.destroy(ct).await;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_map_stays_right_and_usable_when_memory_is_exhausted() {
+    let cluster = Cluster::connect("local:size=256KiB").unwrap();
+    let done = cluster.run(1, async |ct| {
+        let map = HashMap::attach(HashMap::<u64, Vec<u8>>::create(ct).await?, ct).await?;
+        let mut failed = Vec::new();
+        let mut inserted = 0;
+        // Values of several sizes, so that sometimes an entry finds no memory, and sometimes a table.
+        for length in [400, 40, 8] {
+            for _ in 0..4000 {
+                match map.insert(&inserted, &vec![7; length], ct).await {
+                    Ok(is_new) => {
+                        assert!(is_new);
+                        inserted += 1;
+                    }
+                    Err(error) => {
+                        failed.push(error.to_string());
+                        break;
+                    }
+                }
+            }
+        }
+        assert_eq!(failed.len(), 3, "memory is exhausted");
+        assert!(failed.iter().all(|error| error.starts_with("out of memory")), "{failed:?}");
+        assert_eq!(map.check(ct).await?, inserted);
+        for key in 0..inserted {
+            assert!(map.get(&key, ct).await?.is_some());
+        }
+        assert!(map.remove(&0, ct).await?);
+        for key in 1..inserted {
+            assert!(map.remove(&key, ct).await?);
+            ct.try_reclaim().await;
+        }
+        for key in 0..200 {
+            assert!(map.insert(&key, &[1], ct).await?);
+        }
+        assert_eq!(map.check(ct).await?, 200);
+        map.destroy(ct).await
+    });
+    done.unwrap();
+    let metrics = cluster.metrics();
+    assert_eq!(metrics.allocated, metrics.freed);
+}
+
+#[farfield::test]
+async fn keys_with_equal_hashes_end_in_an_error_that_says_so(ct: &ComputeThread) -> Result<()> {
+    // Eight bits of a hash, none of which chooses a table or a bucket.
+    let root = HashMap::<u64, u64>::create_masked(0xff << 56, ct).await?;
+    let map = HashMap::attach(root, ct).await?;
+    let (mut inserted, mut refused) = (Vec::new(), [0, 0]);
+    for key in 0..300 {
+        match map.insert(&key, &key, ct).await {
+            Ok(is_new) => {
+                assert!(is_new);
+                inserted.push(key);
+            }
+            Err(error) if error.to_string().contains("another key of the map has an equal hash") => {
+                refused[0] += 1;
+            }
+            Err(error) if error.to_string().contains("too many keys of the map have equal hashes") => {
+                refused[1] += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    assert_eq!(inserted.len(), 16, "a window has so many slots");
+    assert!(refused.iter().all(|count| *count > 0), "{refused:?}");
+    for key in 0..300 {
+        let expected = inserted.contains(&key).then_some(key);
+        assert_eq!(map.get(&key, ct).await?, expected);
+    }
+    assert!(map.remove(&inserted[3], ct).await?);
+    assert_eq!(map.check(ct).await?, 15);
+    map.destroy(ct).await
+}
+
+#[test]
+fn several_operations_take_the_round_trips_of_one() {
+    let done = Cluster::connect(EXACT).unwrap().run(1, async |ct| {
+        let map = HashMap::attach(HashMap::<u64, u64>::create(ct).await?, ct).await?;
+        let numbers: Vec<u64> = (0..40).collect();
+        let pairs: Vec<_> = numbers.iter().map(|key| (key, key)).collect();
+        let keys: Vec<_> = numbers.iter().collect();
+        assert!(map.insert_many(&pairs, ct).await?.iter().all(|inserted| *inserted));
+        // The directory is known.
+        map.get_many(&keys, ct).await?;
+        map.upsert_many(&pairs, ct).await?;
+        let took = round_trips(ct, async || {
+            let values = map.get_many(&keys, ct).await?;
+            assert!(values.into_iter().eq(numbers.iter().copied().map(Some)));
+            Ok(())
+        });
+        assert_eq!(took.await?, Some(1));
+        let took = round_trips(ct, async || map.update_many(&pairs, ct).await);
+        assert_eq!(took.await?, Some(2));
+        let took = round_trips(ct, async || {
+            assert!(map.remove_many(&keys, ct).await?.iter().all(|removed| *removed));
+            Ok(())
+        });
+        assert_eq!(took.await?, Some(2));
+        map.destroy(ct).await
+    });
+    done.unwrap();
+}
+
 /// Returns the number of round trips of some work, or `None` where time is real.
 async fn round_trips<T>(ct: &ComputeThread, work: impl AsyncFnOnce() -> Result<T>) -> Result<Option<u128>> {
     let before = ct.now();
@@ -238,7 +377,7 @@ fn operations_take_the_round_trips_of_the_table() {
                             map.contains(&key, ct).await?;
                         }
                     }
-                    let map = if state == "warm" { map.with_hot_slots_forgotten() } else { map };
+                    let map = if state == "warm" { map.with_cache(1 << 20) } else { map };
                     if state == "hot" {
                         map.get(&key, ct).await?;
                     }
@@ -252,7 +391,11 @@ fn operations_take_the_round_trips_of_the_table() {
                 }
                 rows.push((state, found));
             }
-            println!("{rows:?}");
+            for (state, trips) in &rows {
+                for (operation, trips) in ["get", "insert", "update", "remove"].iter().zip(trips) {
+                    println!("rtts.hash-map.{operation}.{state} {trips}");
+                }
+            }
             assert_eq!(
                 rows,
                 [("cold", vec![3, 4, 3, 3]), ("warm", vec![2, 3, 2, 2]), ("hot", vec![1, 3, 2, 2])]

@@ -50,7 +50,7 @@
 //! | free an object | [`Guard::sched_reclaim`]; one that was never shared: [`ComputeThread::delete`] |
 //! | find an object by name | [`ComputeThread::root_or_init`], [`publish`](ComputeThread::publish), [`lookup`](ComputeThread::lookup) |
 //! | wait for all threads | [`ComputeThread::barrier`] |
-//! | overlap round trips, retry, sleep | [`ComputeThread::tasks`], [`Backoff`], [`ComputeThread::sleep`] |
+//! | overlap round trips, retry, sleep, set a deadline | [`ComputeThread::tasks`], [`Backoff`], [`ComputeThread::sleep`], [`ComputeThread::within`] |
 //! | cache the frozen fields of objects | [`Cached`] |
 //! | run several processes | [`memory_node::MemoryNode`], [`Cluster::in_group`] |
 //! | inspect, save and restore a cluster | [`ComputeThread::status`], [`ComputeThread::dump`], [`Cluster::checkpoint`], [`Cluster::restore`] |

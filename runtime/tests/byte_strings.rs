@@ -155,6 +155,93 @@ fn a_chain_writes_a_string_links_it_and_reads_it() {
     });
 }
 
+/// Polls a future so often, and drops it. Returns whether it was done.
+fn polled<R>(polls: usize, work: impl Future<Output = Result<R>>) -> Result<bool> {
+    let mut work = Box::pin(work);
+    for _ in 0..polls {
+        if let Some(done) = futures_util::FutureExt::now_or_never(&mut work) {
+            return done.map(|_| true);
+        }
+    }
+    Ok(false)
+}
+
+#[test]
+fn a_replaced_string_is_retired_and_a_refused_one_comes_back() {
+    everywhere(async |ct| {
+        let shelf = shelf(ct).await?;
+        let g = &ct.pin();
+        let null = shelf.text().load(g).await?;
+        let one = Blob::new_in(ct.near(shelf), bytes(100)).await?;
+        let label = tag(&one);
+        let one = op::Replacement::of(one, label)?;
+        let word = one.word();
+        let took = round_trips(ct, async || {
+            let replaced = g.chain(op::replace(shelf.text(), null, 0, one)).submit().await?;
+            replaced.unwrap_or_else(|_| panic!("it was null")).retire(g).await
+        });
+        takes(took.await?, 1);
+        let stored = shelf.text().load(g).await?;
+        assert_eq!(TaggedWord::from(stored), word);
+
+        // A staged string that is refused is staged still.
+        let two = Blob::new_in(ct.near(shelf), bytes(200)).await?;
+        let label = tag(&two);
+        let two = g.chain(op::stage(two)).submit().await?.tagged(label)?;
+        let refused = g.chain(op::replace(shelf.text(), null, 0, two)).submit().await?;
+        let Err(refused) = refused else { panic!("it was not null") };
+        assert_eq!(refused.current, stored);
+        let two = refused.new.into_staged().expect("it has one").tagged(label)?;
+        let tail = class(stored).capacity() as u64;
+        let replaced = g.chain(op::replace(shelf.text(), stored, tail, two)).submit().await?;
+        replaced.unwrap_or_else(|_| panic!("it was stored")).retire(g).await?;
+        let second = shelf.text().load(g).await?;
+        assert_eq!(second.shared().read_bytes(class(second), g).await?, bytes(200));
+
+        let tail = class(second).capacity() as u64;
+        // Posted: nobody waits, and the string is retired all the same.
+        g.chain(op::replace(shelf.text(), second, tail, op::Replacement::NULL)).post()?;
+        ct.flush().await?;
+        assert!(shelf.text().load(g).await?.is_null());
+        ct.delete(shelf).await
+    });
+}
+
+#[test]
+fn nothing_is_lost_if_a_replacement_is_dropped_in_flight() {
+    everywhere(async |ct| {
+        let shelf = shelf(ct).await?;
+        for polls in 0..8 {
+            let g = &ct.pin();
+            // A string that is staged only.
+            let staged = Blob::new_in(ct.near(shelf), bytes(3000)).await?;
+            polled(polls, async { g.chain(op::stage(staged)).submit().await.map(drop) })?;
+            // One that is exchanged, and one that is refused.
+            for is_stale in [false, true] {
+                let current = shelf.text().load(g).await?;
+                let tail = if current.is_null() { 0 } else { class(current).capacity() as u64 };
+                let text = Blob::new_in(ct.near(shelf), bytes(500)).await?;
+                let label = tag(&text);
+                let new = op::Replacement::of(text, label)?;
+                if is_stale {
+                    let other = Blob::new_in(ct.near(shelf), bytes(7)).await?;
+                    let label = tag(&other);
+                    let other = op::Replacement::of(other, label)?;
+                    let replaced = g.chain(op::replace(shelf.text(), current, tail, other)).submit().await?;
+                    replaced.unwrap_or_else(|_| panic!("nobody else stores")).retire(g).await?;
+                }
+                polled(polls, g.chain(op::replace(shelf.text(), current, tail, new)).submit())?;
+            }
+        }
+        let g = &ct.pin();
+        let last = shelf.text().load(g).await?;
+        let tail = class(last).capacity() as u64;
+        let replaced = g.chain(op::replace(shelf.text(), last, tail, op::Replacement::NULL)).submit().await?;
+        replaced.unwrap_or_else(|_| panic!("nobody else stores")).retire(g).await?;
+        ct.delete(shelf).await
+    });
+}
+
 #[test]
 fn a_dropped_store_frees_its_string_or_publishes_it() {
     everywhere(async |ct| {

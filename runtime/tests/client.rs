@@ -240,7 +240,7 @@ fn a_call_whose_deadline_passes_in_the_queue_does_not_begin() {
         let error = block_on(call).unwrap_err();
         let Error::DeadlineExceeded(late) = &error else { panic!("{error}") };
         assert_eq!((late.deadline_us, late.has_begun), (1000, false));
-        assert_eq!(error.to_string(), "no answer to the call within 1000 us: its work was not begun");
+        assert_eq!(error.to_string(), "not done within 1000 us: the work was not begun");
     }
     assert_eq!(client.waiting(), 0);
     go_on.send(()).unwrap();
@@ -274,7 +274,7 @@ fn a_deadline_after_the_work_has_begun_cancels_it() {
     assert!(poll_once(&mut stuck).is_pending());
     begun.recv().unwrap();
     let error = block_on(stuck.deadline(Duration::from_millis(1))).unwrap_err();
-    let text = "no answer to the call within 1000 us: its work was cancelled after it had begun";
+    let text = "not done within 1000 us: the work was cancelled after it had begun";
     assert_eq!(error.to_string(), text);
     // Its future is dropped.
     assert!(begun.recv().is_err());

@@ -65,6 +65,42 @@ figures! {
         "shm.throughput.ratio" Printed "times" "operations a second of three processes on `shm:`, over those of one process with as many threads"
         "shm.fetch_add.ratio_to_raw" Printed "times" "time of a `fetch_add` by a process that mapped another's memory, over that of an `AtomicU64` in the same mapping"
     }
+    "target/release/hash_map native" {
+        "native.hash-map.insert.ratio" Printed "times" "time of a hash map's `insert` on `local:`, from empty to a million `u64` records, over that of `papaya`"
+        "native.hash-map.insert.ratio_to_dashmap" Printed "times" "the same, over that of `dashmap`"
+        "native.hash-map.insert.ratio_to_scc" Printed "times" "the same, over that of `scc`"
+        "native.hash-map.get.ratio" Printed "times" "time of a hash map's `get` of a random key among a million on `local:`, over that of `papaya`"
+        "native.hash-map.get.ratio_to_dashmap" Printed "times" "the same, over that of `dashmap`"
+        "native.hash-map.get.ratio_to_scc" Printed "times" "the same, over that of `scc`"
+        "native.hash-map.update.ratio" Printed "times" "time of a hash map's `update` of a random key among a million on `local:`, over that of `papaya`"
+        "native.hash-map.update.ratio_to_dashmap" Printed "times" "the same, over that of `dashmap`"
+        "native.hash-map.update.ratio_to_scc" Printed "times" "the same, over that of `scc`"
+    }
+    "target/release/hash_map shared" {
+        "shm.hash-map.get.ratio_to_lmdb" Printed "times" "time of a hash map's `get` by a process on `shm:`, of a million records with keys of 16 bytes and values of 128, over that of a read transaction of LMDB"
+        "shm.hash-map.get.ratio_to_redis" Printed "times" "the same, over that of a `GET` from Redis on a Unix socket, of 32 connections with 16 pipelined each"
+        "shm.hash-map.put.ratio_to_lmdb" Printed "times" "time of a hash map's `upsert` there, over that of a write transaction of LMDB that syncs nothing"
+        "shm.hash-map.put.ratio_to_lmdb_map" Printed "times" "the same, over that of LMDB that also writes through its memory map"
+        "shm.hash-map.put_2.ratio_to_lmdb" Printed "times" "time of an `upsert` there while a second process does the same, over that of such a write transaction of LMDB"
+        "shm.hash-map.put_2.ratio_to_lmdb_map" Printed "times" "the same, over that of LMDB that also writes through its memory map"
+    }
+    "target/release/hash_map memory" {
+        "hash-map.bytes_per_record.ratio" Printed "times" "far memory of a hash map, in blocks of the allocator, over the bytes of its keys (16 each) and values (128): the most from one million records to two"
+    }
+    "cargo test -p farfield-collections --test hash_map -- --nocapture" {
+        "rtts.hash-map.get.cold" Printed "round trips" "round trips of a hash map's `get` by a handle that was just attached"
+        "rtts.hash-map.get.warm" Printed "round trips" "the same, if the handle knows the key's table"
+        "rtts.hash-map.get.hot" Printed "round trips" "the same, if the handle knows the key's slot"
+        "rtts.hash-map.insert.cold" Printed "round trips" "round trips of a hash map's `insert` by a handle that was just attached"
+        "rtts.hash-map.insert.warm" Printed "round trips" "the same, if the handle knows the key's table"
+        "rtts.hash-map.insert.hot" Printed "round trips" "the same, if the handle knows the key's slot"
+        "rtts.hash-map.update.cold" Printed "round trips" "round trips of a hash map's `update` by a handle that was just attached"
+        "rtts.hash-map.update.warm" Printed "round trips" "the same, if the handle knows the key's table"
+        "rtts.hash-map.update.hot" Printed "round trips" "the same, if the handle knows the key's slot"
+        "rtts.hash-map.remove.cold" Printed "round trips" "round trips of a hash map's `remove` by a handle that was just attached"
+        "rtts.hash-map.remove.warm" Printed "round trips" "the same, if the handle knows the key's table"
+        "rtts.hash-map.remove.hot" Printed "round trips" "the same, if the handle knows the key's slot"
+    }
     "target/release/tcp" {
         "tcp.roundtrip.ratio_to_raw" Printed "times" "time of an awaited READ of 8 bytes over TCP on loopback without encryption, over that of a message there and back between two processes that wait in the same way"
         "tcp.encrypted.ratio_to_raw" Printed "times" "the same with encryption"

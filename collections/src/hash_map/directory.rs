@@ -143,12 +143,18 @@ impl<T: Split> Directory<T> {
         }
     }
 
+    /// Returns the longest index of a key whose table may be known.
+    #[inline]
+    pub(super) fn longest(&self, ident: u64) -> u64 {
+        let last = self.tables.borrow().len().saturating_sub(1);
+        ident & mask(last.checked_ilog2().map_or(0, |bits| bits + 1))
+    }
+
     /// Returns the table of a key as it was last seen, with its index.
     #[inline]
     pub(super) fn find(&self, ident: u64) -> Option<(u64, Known<T>)> {
+        let mut index = self.longest(ident);
         let tables = self.tables.borrow();
-        // The tables reach up to the deepest that is known.
-        let mut index = ident & mask(tables.len().checked_sub(1)?.checked_ilog2().map_or(0, |bits| bits + 1));
         loop {
             if let Some(known) = tables.get(index as usize).copied().flatten() {
                 return (ident & mask(known.depth()) == index).then_some((index, known));
@@ -228,7 +234,7 @@ impl<T: Split> Directory<T> {
             return Ok(());
         }
         let entry = self.entry_for(index | 1 << bit, g).await?;
-        let set = op::compare_exchange_link(entry, TableWord::default(), TableWord::from(sibling));
+        let set = op::compare_exchange_link(entry, TableWord::NULL, TableWord::from(sibling));
         let _ = g.chain(set).submit().await?;
         Ok(())
     }
@@ -242,7 +248,7 @@ impl<T: Split> Directory<T> {
             self.load_levels(g).await?;
             if self.entry(index).is_none() {
                 let level = self.bits() - BASE_BITS;
-                let entries = vec![TableWord::default(); BASE << level];
+                let entries = vec![TableWord::NULL; BASE << level];
                 let new = Level::new_in(g.near(self.shard), Level::init(entries)).await?;
                 let _ =
                     self.shard.levels().at(level as usize).compare_exchange(g, RemotePtr::NULL, new).await?;

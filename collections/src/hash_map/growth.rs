@@ -1,6 +1,6 @@
 //! Growth: a full table is replaced by a larger one, or by two.
 
-use farfield::op::Written;
+use farfield::op::Staged;
 use farfield::prelude::*;
 
 use super::directory::{Directory, Known};
@@ -174,71 +174,53 @@ impl Tables {
         let (mut lower, mut upper) = new;
         fill(&mut lower, &plan.lower);
         let depth = known.depth() as u8 + u8::from(plan.upper.is_some());
-        let mut upper_word = None;
+        let mut second = None;
         if let (Some(table), Some(contents)) = (&mut upper, &plan.upper) {
             fill(table, contents);
             let word = TableWord::new(table.as_ptr(), TableTag::new(depth, contents.scale, false))?;
             lower.set(|table| table.sibling(), word);
-            upper_word = Some(word);
+            second = Some(word);
         }
-        let lower_word = TableWord::new(lower.as_ptr(), TableTag::new(depth, plan.lower.scale, false))?;
-        if self
-            .publish(
-                directory,
-                index,
-                entry,
-                [known.word(false)?, known.word(true)?],
-                lower,
-                lower_word,
-                upper,
-                g,
-            )
-            .await?
-        {
+        let (lower, upper) = g.chain((op::stage(lower), upper.map(op::stage))).submit().await?;
+        let tag = TableTag::new(depth, plan.lower.scale, false);
+        if self.publish(directory, index, known, (lower, tag), upper, g).await? {
             self.counting.count(|counters| counters.growths += 1);
-            if let (Some(word), Some(other)) = (upper_word, other) {
-                let _ =
-                    g.chain(op::compare_exchange_link(other, TableWord::default(), word)).submit().await?;
+            if let (Some(word), Some(other)) = (second, other) {
+                let _ = g.chain(op::compare_exchange_link(other, TableWord::NULL, word)).submit().await?;
             }
-            g.sched_reclaim(table).await?;
         }
         if is_over { Err(too_many_equal()) } else { Ok(()) }
     }
 
-    /// Writes new tables, and makes the directory's entry link to the first instead of the one that it replaces. Returns whether it did.
-    #[allow(clippy::too_many_arguments)]
+    // ANCHOR: publish
+    /// Makes the directory's entry link to a new table instead of the one that it replaces, which is retired. Returns whether it did.
     async fn publish(
         &self,
         directory: &Directory,
         index: u64,
-        entry: DirectoryPlace,
-        [quiet, growing]: [TableWord; 2],
-        lower: Owned<Table>,
-        word: TableWord,
-        upper: Option<Owned<Table>>,
+        known: Known,
+        (lower, tag): (Staged<Table>, TableTag),
+        upper: Option<Staged<Table>>,
         g: &Guard<'_>,
     ) -> Result<bool> {
-        // A client that has waited in vain gives up its claim, so that the entry may be without it.
-        let mut written: Option<(Written<Table>, Option<Written<Table>>)> = None;
-        let mut new = Some((lower, upper));
-        for expected in [growing, quiet] {
-            let write = new.take().map(|(lower, upper)| (op::write(lower), upper.map(op::write)));
-            let exchange = op::compare_exchange_link(entry, expected, word);
-            let (tables, exchanged) = g.chain((write, exchange)).submit().await?;
-            written = tables.or(written);
-            match exchanged {
-                Ok(_) => {
+        let Some(entry) = directory.entry(index) else { return Ok(false) };
+        let mut new = lower.tagged(tag)?.with(upper);
+        let mut link = entry.load(g).await?;
+        // Whoever has waited for this client in vain gives up the claim, so the entry may be without it.
+        while known.is(link) {
+            match g.chain(op::replace(entry, link, buckets(known.scale()), new)).submit().await? {
+                Ok(replaced) => {
                     directory.forget(index);
+                    replaced.retire(g).await?;
                     return Ok(true);
                 }
-                Err(refused) => directory.learn(index, refused.current),
+                Err(refused) => (link, new) = (refused.current, refused.new),
             }
         }
-        if let Some((lower, upper)) = written {
-            drop((lower.take(), upper.map(Written::take)));
-        }
+        directory.learn(index, link);
         Ok(false)
     }
+    // ANCHOR_END: publish
 
     /// Allocates the tables of a plan.
     async fn allocate(
@@ -255,6 +237,7 @@ impl Tables {
         Ok((lower, upper))
     }
 
+    // ANCHOR: freeze
     /// Freezes all slots of a table, and returns them. Others may help.
     async fn freeze<'g>(
         &self,
@@ -268,16 +251,13 @@ impl Tables {
             for (number, bucket) in read.iter().enumerate() {
                 let place = table.buckets().at(number as u64);
                 for slot in 0..SLOTS {
-                    let link = bucket.links[slot];
-                    if bucket.idents[slot] == VACANT {
-                        idents.push(op::compare_exchange(place.idents().at(slot), VACANT, FROZEN));
-                    } else if bucket.idents[slot] != FROZEN && !link.tag().frozen() {
+                    let KeySlotSnapshot { ident, link, .. } = bucket.slots[slot];
+                    let slot = place.slots().at(slot);
+                    if ident == VACANT {
+                        idents.push(op::compare_exchange(slot.ident(), VACANT, FROZEN));
+                    } else if ident != FROZEN && !link.tag().frozen() {
                         let frozen = EntryWord::new(link.shared().as_ptr(), link.tag().with_frozen(true))?;
-                        links.push(op::compare_exchange_link(
-                            place.links().at(slot),
-                            EntryWord::from(link),
-                            frozen,
-                        ));
+                        links.push(op::compare_exchange_link(slot.link(), EntryWord::from(link), frozen));
                     }
                 }
             }
@@ -287,6 +267,7 @@ impl Tables {
             g.chain((idents, links)).submit().await?;
         }
     }
+    // ANCHOR_END: freeze
 }
 
 /// Makes a table without keys.
@@ -295,24 +276,24 @@ pub(super) async fn new_table(
     scale: u8,
     ct: &ComputeThread,
 ) -> Result<Owned<Table>> {
-    let vacant = (0..buckets(scale)).map(|_| Bucket::init()).collect();
+    let vacant = || Bucket::init(std::array::from_fn(|_| KeySlot::init()));
+    let vacant = (0..buckets(scale)).map(|_| vacant()).collect();
     Table::new_in(ct.near(near), Table::init([0; 14], vacant)).await
 }
 
 /// Fills a new table.
 fn fill(table: &mut Owned<Table>, contents: &Contents) {
     for (number, slots) in contents.slots.chunks(SLOTS).enumerate() {
-        let idents = std::array::from_fn(|slot| slots[slot].0);
-        let links = std::array::from_fn(|slot| slots[slot].1);
-        table.set(|table| table.buckets().at(number as u64), Bucket::init().idents(idents).links(links));
+        let slots = std::array::from_fn(|slot| KeySlot::init().ident(slots[slot].0).link(slots[slot].1));
+        table.set(|table| table.buckets().at(number as u64), Bucket::init(slots));
     }
 }
 
 /// Returns the keys in slots that were read, without the removed.
 fn live(read: &[BucketSnapshot<'_>]) -> Vec<NewSlot> {
-    let slots = read.iter().flat_map(|bucket| bucket.idents.iter().zip(&bucket.links));
-    let live = slots.filter(|(ident, link)| **ident > FROZEN && !link.is_null());
-    live.filter_map(|(ident, link)| {
+    let slots = read.iter().flat_map(|bucket| &bucket.slots);
+    let live = slots.filter(|slot| slot.ident > FROZEN && !slot.link.is_null());
+    live.filter_map(|KeySlotSnapshot { ident, link, .. }| {
         let tag = link.tag().with_frozen(false);
         Some((*ident, EntryWord::new(link.shared().as_ptr(), tag).ok()?))
     })

@@ -4,11 +4,13 @@ use std::marker::PhantomData;
 
 use farfield::prelude::*;
 use farfield::{Bytes, Remote, SizeClass};
-use siphasher::sip128::{Hasher128 as _, SipHasher13};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use siphasher::sip128::SipHasher13;
+use std::hash::{BuildHasher as _, RandomState};
 
 /// The slots of a bucket.
 pub(super) const SLOTS: usize = 8;
+/// The slots of a line of a processor's cache.
+pub(super) const LINE: usize = 4;
 /// The slots of a window: of two neighbouring buckets.
 pub(super) const WINDOW: usize = 2 * SLOTS;
 
@@ -33,9 +35,11 @@ pub(super) const LEVELS: usize = 18;
 /// The most bits of an index.
 pub(super) const DEEPEST: u32 = BASE_BITS + LEVELS as u32;
 
+// ANCHOR: entry_tag
 /// The tag of the link to an entry.
 #[tag(class: 8, check: 6, blind, frozen)]
 pub(super) struct EntryTag;
+// ANCHOR_END: entry_tag
 
 /// The tag of the link to a table: how many bits of a hash choose it, and how large it is.
 #[tag(depth: 5, scale: 4, growing)]
@@ -79,12 +83,20 @@ pub(super) struct Table {
     pub(super) buckets: Tail<Bucket>,
 }
 
-/// Slots: the identities of keys, and the links to their entries.
+// ANCHOR: bucket
+/// A slot: the identity of a key, and the link to its entry.
+#[remote]
+pub(super) struct KeySlot {
+    pub(super) ident: Atomic<u64>,
+    pub(super) link: TaggedLink<Blob, EntryTag>,
+}
+
+/// Eight slots, on two lines of a processor's cache.
 #[remote]
 pub(super) struct Bucket {
-    pub(super) idents: [Atomic<u64>; SLOTS],
-    pub(super) links: [TaggedLink<Blob, EntryTag>; SLOTS],
+    pub(super) slots: [KeySlot; SLOTS],
 }
+// ANCHOR_END: bucket
 
 /// Two neighbouring buckets, as one READ finds them.
 #[remote]
@@ -128,8 +140,7 @@ pub(super) fn seed(ct: &ComputeThread) -> [u64; 2] {
 
 /// The hash of a key: what its slot knows of it.
 ///
-/// Two keys that agree in all of it are taken for one, but for `insert`, `get` and others that read the entry. Under a secret seed that has a
-/// probability of 2^-70 for each pair.
+/// Keys with the same identity have one slot. Other keys than the slot's are mostly known by `check`, and always by the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hash {
     /// The identity of its slot. Also chooses the shard, the table and the bucket.
@@ -139,14 +150,14 @@ pub(super) struct Hash {
 }
 
 impl Hash {
+    // ANCHOR: hash
     /// Hashes a key by SipHash-1-3, of 128 bits.
     #[inline]
     pub(super) fn of(seed: [u64; 2], mask: u64, key: &[u8]) -> Self {
-        let mut hasher = SipHasher13::new_with_keys(seed[0], seed[1]);
-        hasher.write(key);
-        let hash = hasher.finish128();
+        let hash = SipHasher13::new_with_keys(seed[0], seed[1]).hash(key);
         Self { ident: (hash.h1 & mask).max(FROZEN + 1), check: (hash.h2 & 63) as u8 }
     }
+    // ANCHOR_END: hash
 
     /// Returns the number of its shard.
     #[inline]
@@ -159,6 +170,12 @@ impl Hash {
 #[inline]
 pub(super) fn home(ident: u64, scale: u8) -> u64 {
     (((ident >> DEEPEST) & mask(32)) * (buckets(scale) - 1)) >> 32
+}
+
+/// A line of slots, as a READ of them alone finds them.
+#[remote]
+pub(super) struct Line {
+    pub(super) slots: [KeySlot; LINE],
 }
 
 /// The link of a slot, as a READ of it alone finds it.

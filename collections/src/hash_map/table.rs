@@ -1,6 +1,6 @@
 //! Operations on slots. Keys are hashes here, and entries are bytes.
 
-use farfield::op::Written;
+use farfield::op::{Replacement, Staged};
 use farfield::prelude::*;
 
 use super::cache::{Hot, HotSlots};
@@ -16,18 +16,18 @@ pub(super) struct Tables {
     pub(super) directories: Vec<Directory>,
     pub(super) hot: HotSlots,
     pub(super) counting: Counting,
+    /// True if round trips cost nothing, so that there is nothing to save by remembering slots.
+    pub(super) is_immediate: bool,
 }
 
-/// A key's window, in a table that was the directory's when the window was read.
+/// A key's slot, in a table that was the directory's when the slot was read.
 pub(super) struct Seen<'g> {
     pub(super) index: u64,
     pub(super) known: Known,
-    pub(super) table: Shared<'g, Table>,
-    home: u64,
-    window: WindowSnapshot<'g>,
+    pub(super) slot: Slot<'g>,
 }
 
-/// A key's slot.
+#[derive(Clone, Copy)]
 pub(super) enum Slot<'g> {
     /// The key has claimed it, and is in the map if the link is not null.
     Claimed(EntryPlace<'g>, EntryLink<'g>),
@@ -39,15 +39,6 @@ pub(super) enum Slot<'g> {
 
 /// The link of a slot, as it is remembered.
 type Remembered = (EntryWord, RemotePtr<Blob>, EntryTag);
-
-/// An entry that is written, and that no link holds. Dropped, it is freed.
-pub(super) struct Unlinked(Option<Written<Blob>>);
-
-impl Drop for Unlinked {
-    fn drop(&mut self) {
-        drop(self.0.take().map(Written::take));
-    }
-}
 
 /// How an entry is put into a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,35 +60,15 @@ pub(super) enum Decision {
 
 pub(super) fn equal_hashes() -> farfield::Error {
     farfield::Error::other(
-        "another key of the map has an equal hash, of 70 bits: one of the two can be in it",
+        "another key of the map has an equal hash of 64 bits: only one of the two can be in it",
     )
 }
 
 impl<'g> Seen<'g> {
-    /// Finds the slot of a key in its window.
-    #[inline]
-    pub(super) fn slot(&self, hash: Hash) -> Slot<'g> {
-        let buckets = self.table.buckets();
-        let (near, far) = (buckets.at(self.home), buckets.at(self.home + 1));
-        for (bucket, seen) in [(near, &self.window.home), (far, &self.window.next)] {
-            for slot in 0..SLOTS {
-                match seen.idents[slot] {
-                    ident if ident == hash.ident => {
-                        return Slot::Claimed(bucket.links().at(slot), seen.links[slot]);
-                    }
-                    VACANT => return Slot::Vacant(bucket.idents().at(slot), bucket.links().at(slot)),
-                    FROZEN => return Slot::None,
-                    _ => {}
-                }
-            }
-        }
-        Slot::None
-    }
-
     /// Returns what the slot of a key links to, if the key is in the map.
     #[inline]
     fn present(&self, hash: Hash) -> Option<(EntryPlace<'g>, EntryLink<'g>)> {
-        match self.slot(hash) {
+        match self.slot {
             Slot::Claimed(slot, link) if !link.is_null() && link.tag().check() == hash.check => {
                 Some((slot, link))
             }
@@ -105,6 +76,27 @@ impl<'g> Seen<'g> {
         }
     }
 }
+
+// ANCHOR: slot
+impl Window {
+    /// Finds the slot of a key in the window that begins at a bucket.
+    #[inline]
+    fn slot<'g>(seen: &WindowSnapshot<'g>, buckets: [Place<'g, Bucket>; 2], hash: Hash) -> Slot<'g> {
+        for (bucket, seen) in buckets.into_iter().zip([&seen.home, &seen.next]) {
+            for (slot, seen) in seen.slots.iter().enumerate() {
+                let slot = bucket.slots().at(slot);
+                match seen.ident {
+                    ident if ident == hash.ident => return Slot::Claimed(slot.link(), seen.link),
+                    VACANT => return Slot::Vacant(slot.ident(), slot.link()),
+                    FROZEN => return Slot::None,
+                    _ => {}
+                }
+            }
+        }
+        Slot::None
+    }
+}
+// ANCHOR_END: slot
 
 impl Tables {
     pub(super) fn hash(&self, key: &[u8]) -> Hash {
@@ -116,6 +108,7 @@ impl Tables {
         &self.directories[hash.shard(self.directories.len())]
     }
 
+    // ANCHOR: look
     /// Reads a key's window, and writes an entry in the same chain.
     #[inline]
     pub(super) async fn look<'g>(
@@ -123,9 +116,15 @@ impl Tables {
         hash: Hash,
         mut entry: Option<Owned<Blob>>,
         g: &'g Guard<'_>,
-    ) -> Result<(Option<Unlinked>, Seen<'g>)> {
+    ) -> Result<(Option<Staged<Blob>>, Seen<'g>)> {
         let directory = self.directory(hash);
-        let mut unlinked = None;
+        let mut staged = None;
+        if self.is_immediate {
+            if let Some(entry) = entry.take() {
+                staged = Some(g.chain(op::stage(entry)).submit().await?);
+            }
+            return Ok((staged, self.look_here(hash, directory, g).await?));
+        }
         loop {
             let (index, known) = match directory.find(hash.ident) {
                 Some(found) => {
@@ -137,18 +136,62 @@ impl Tables {
             let Some(place) = directory.entry(index) else { return Err(not_a_map(directory)) };
             let home = home(hash.ident, known.scale());
             let window = RemotePtr::from_address(known.table.buckets().at(home).address());
-            let chain = g.chain((entry.take().map(op::write), op::load(place), op::peek::<Window>(window)));
+            let chain = g.chain((entry.take().map(op::stage), op::load(place), op::peek::<Window>(window)));
             let (written, link, window) = chain.submit().await?;
-            unlinked = written.map(|written| Unlinked(Some(written))).or(unlinked);
+            staged = written.or(staged);
             if known.is(link) {
-                let table = link.shared();
-                return Ok((unlinked, Seen { index, known, table, home, window: window? }));
+                let buckets = link.shared().buckets();
+                let slot = Window::slot(&window?, [buckets.at(home), buckets.at(home + 1)], hash);
+                return Ok((staged, Seen { index, known, slot }));
             }
             self.counting.count(|counters| counters.stale += 1);
             directory.learn(index, link);
         }
     }
+    // ANCHOR_END: look
 
+    /// Reads a key's slot where a round trip costs nothing: the directory's entry, and then slots, a line at a time.
+    #[inline]
+    async fn look_here<'g>(&self, hash: Hash, directory: &Directory, g: &'g Guard<'_>) -> Result<Seen<'g>> {
+        let mut index = directory.longest(hash.ident);
+        let (index, known) = loop {
+            let Some(entry) = directory.entry(index) else {
+                break directory.load_path(hash.ident, &self.counting, g).await?;
+            };
+            let link = entry.load(g).await?;
+            if !link.is_null() {
+                let known = Known::of(link);
+                if hash.ident & mask(known.depth()) == index {
+                    break (index, known);
+                }
+            }
+            if link.is_null() && index > 0 {
+                index ^= 1 << index.ilog2();
+            } else {
+                break directory.load_path(hash.ident, &self.counting, g).await?;
+            }
+        };
+        let (buckets, home) = (known.table.shared(g).buckets(), home(hash.ident, known.scale()));
+        for number in (0..WINDOW).step_by(LINE) {
+            let slots = buckets.at(home + (number / SLOTS) as u64).slots();
+            let line = RemotePtr::<Line>::from_address(slots.at(number % SLOTS).address()).read(g).await?;
+            for (slot, seen) in line.slots.into_iter().enumerate() {
+                let slot = slots.at(number % SLOTS + slot);
+                if seen.ident == hash.ident {
+                    return Ok(Seen { index, known, slot: Slot::Claimed(slot.link(), seen.link) });
+                }
+                if seen.ident == VACANT {
+                    return Ok(Seen { index, known, slot: Slot::Vacant(slot.ident(), slot.link()) });
+                }
+                if seen.ident == FROZEN {
+                    return Ok(Seen { index, known, slot: Slot::None });
+                }
+            }
+        }
+        Ok(Seen { index, known, slot: Slot::None })
+    }
+
+    // ANCHOR: get
     /// Reads the entry of a key, if the key is in the map. `decode` returns `None` for the entry of another key.
     #[inline]
     pub(super) async fn get<R>(
@@ -157,7 +200,11 @@ impl Tables {
         decode: impl Fn(&[u8]) -> Option<R>,
         g: &Guard<'_>,
     ) -> Result<Option<R>> {
-        if let Some(hot) = self.hot.get(hash.ident) {
+        // A slot of a table that is known to be replaced is no guess.
+        let hot = self.hot.get(hash.ident);
+        let known =
+            |hot: &Hot| self.directory(hash).find(hash.ident).is_none_or(|(_, known)| known == hot.table);
+        if let Some(hot) = hot.filter(known) {
             if let Some(class) = SizeClass::from_number(hot.tag.class()) {
                 let slot = RemotePtr::<SlotWord>::from_address(hot.slot.address());
                 let entry = op::peek_bytes_with(hot.blob, class, &decode);
@@ -174,7 +221,11 @@ impl Tables {
             self.counting.count(|counters| counters.slot_misses += 1);
             self.hot.forget(hash.ident);
         }
-        let (_, seen) = self.look(hash, None, g).await?;
+        let seen = if self.is_immediate {
+            self.look_here(hash, self.directory(hash), g).await?
+        } else {
+            self.look(hash, None, g).await?.1
+        };
         let Some((slot, link)) = seen.present(hash) else { return Ok(None) };
         let value = link.shared().read_bytes_with(class(link)?, g, &decode).await?;
         if value.is_some() {
@@ -182,10 +233,14 @@ impl Tables {
         }
         Ok(value)
     }
+    // ANCHOR_END: get
 
     /// Remembers the slot of a key.
     #[inline]
     fn remember(&self, hash: Hash, seen: &Seen<'_>, slot: EntryPlace<'_>, (word, blob, tag): Remembered) {
+        if self.is_immediate {
+            return;
+        }
         if let Some(entry) = self.directory(hash).entry(seen.index)
             && !tag.frozen()
         {
@@ -194,6 +249,7 @@ impl Tables {
         }
     }
 
+    // ANCHOR: put
     /// Puts an entry of a class into the slot of its key. Returns whether it did. `is_key` tells whether another entry has the key.
     pub(super) async fn put(
         &self,
@@ -204,11 +260,10 @@ impl Tables {
         g: &Guard<'_>,
     ) -> Result<bool> {
         let class_of_entry = Blob::class(&entry).number();
-        let (mut unlinked, mut seen) = self.look(hash, Some(entry), g).await?;
-        let Some(unlinked) = &mut unlinked else { return Err(equal_hashes()) };
+        let (mut staged, mut seen) = self.look(hash, Some(entry), g).await?;
         let mut backoff = g.backoff();
         loop {
-            let claimed = match seen.slot(hash) {
+            let claimed = match seen.slot {
                 Slot::Claimed(slot, link) => Some((slot, link)),
                 _ if how == Put::Update => return Ok(false),
                 Slot::Vacant(ident, slot) => match ident.compare_exchange(g, VACANT, hash.ident).await? {
@@ -240,26 +295,28 @@ impl Tables {
                     }
                     let is_blind = how != Put::Insert && !link.is_null();
                     let tag = EntryTag::new(class_of_entry, hash.check, is_blind, false);
-                    match self.exchange(slot, link, unlinked, tag, g).await? {
-                        Ok(word) => {
-                            self.remember(hash, &seen, slot, word);
-                            if !link.is_null() {
-                                g.sched_reclaim(link.shared()).await?;
-                            }
+                    let Some(entry) = staged else { return Ok(false) };
+                    let (blob, new) = (entry.as_ptr(), entry.tagged(tag)?);
+                    let word = new.word();
+                    match g.chain(op::replace(slot, link, bytes(link)?, new)).submit().await? {
+                        Ok(replaced) => {
+                            self.remember(hash, &seen, slot, (word, blob, tag));
+                            replaced.retire(g).await?;
                             return Ok(true);
                         }
                         // Another blind update came after `link` was read. This one takes effect immediately before it: nobody sees the value.
-                        Err(current)
+                        Err(refused)
                             if how != Put::Insert
-                                && current.tag().blind()
-                                && current.shared() != link.shared() =>
+                                && refused.current.tag().blind()
+                                && refused.current.shared() != link.shared() =>
                         {
                             self.counting.count(|counters| counters.overtaken += 1);
                             return Ok(true);
                         }
-                        Err(current) => {
+                        Err(refused) => {
                             self.counting.count(|counters| counters.retries += 1);
-                            link = current;
+                            link = refused.current;
+                            staged = refused.new.into_staged();
                         }
                     }
                 }
@@ -268,29 +325,9 @@ impl Tables {
             (_, seen) = self.look(hash, None, g).await?;
         }
     }
+    // ANCHOR_END: put
 
-    /// Makes a slot link to an entry instead of `expected`. Returns the slot's new link, or the link that it found.
-    async fn exchange<'g>(
-        &self,
-        slot: EntryPlace<'g>,
-        expected: EntryLink<'_>,
-        entry: &mut Unlinked,
-        tag: EntryTag,
-        g: &'g Guard<'_>,
-    ) -> Result<Result<Remembered, EntryLink<'g>>> {
-        // Once the CAS is posted, a link may hold it.
-        let Some(written) = entry.0.take() else { return Err(equal_hashes()) };
-        let new = EntryWord::new(written.as_ptr(), tag)?;
-        let exchange = op::compare_exchange_link(slot, EntryWord::from(expected), new);
-        match g.chain(exchange).submit().await? {
-            Ok(_) => Ok(Ok((new, written.as_ptr(), tag))),
-            Err(refused) => {
-                entry.0 = Some(written);
-                Ok(Err(refused.current))
-            }
-        }
-    }
-
+    // ANCHOR: remove
     /// Removes a key. Returns what `read` makes of its entry, if the key was in the map.
     pub(super) async fn remove<R>(
         &self,
@@ -305,15 +342,19 @@ impl Tables {
             while !link.tag().frozen() {
                 let class = class(link)?;
                 let entry = read.as_ref().map(|read| op::read_bytes_with(link.shared(), class, read));
-                let exchange = op::compare_exchange_link(slot, EntryWord::from(link), EntryWord::default());
+                let exchange = op::replace(slot, link, bytes(link)?, Replacement::NULL);
                 let (exchanged, entry) = g.chain((exchange, entry)).submit().await?;
                 match exchanged {
-                    Ok(_) => {
+                    Ok(replaced) => {
                         self.hot.forget(hash.ident);
-                        g.sched_reclaim(link.shared()).await?;
+                        replaced.retire(g).await?;
                         return Ok(Some(entry));
                     }
-                    Err(refused) if refused.current.is_null() => return Ok(None),
+                    Err(refused)
+                        if refused.current.is_null() || refused.current.tag().check() != hash.check =>
+                    {
+                        return Ok(None);
+                    }
                     Err(refused) => {
                         self.counting.count(|counters| counters.retries += 1);
                         link = refused.current;
@@ -323,6 +364,7 @@ impl Tables {
             self.grow(hash, &seen, &mut backoff, g).await?;
         }
     }
+    // ANCHOR_END: remove
 
     /// Reads the entry of a key, and makes of the key what `decide` decides, unless the entry has changed meanwhile: then it decides again. `decide`
     /// returns `None` for the entry of another key.
@@ -335,7 +377,7 @@ impl Tables {
         let mut backoff = g.backoff();
         let (_, mut seen) = self.look(hash, None, g).await?;
         loop {
-            let found = match seen.slot(hash) {
+            let found = match seen.slot {
                 Slot::Claimed(_, link) if !link.is_null() => {
                     let read = link.shared().read_bytes_with(class(link)?, g, |bytes| decide(Some(bytes)));
                     read.await?
@@ -346,9 +388,9 @@ impl Tables {
                 None => return Err(equal_hashes()),
                 Some(Decision::Keep) => return Ok(()),
                 Some(Decision::Remove) => None,
-                Some(Decision::Store(bytes)) => Some(Blob::new_in(g.near(seen.table), bytes).await?),
+                Some(Decision::Store(bytes)) => Some(Blob::new_in(g.near(seen.known.table), bytes).await?),
             };
-            let claimed = match seen.slot(hash) {
+            let claimed = match seen.slot {
                 Slot::Claimed(slot, link) => Some((slot, link)),
                 _ if entry.is_none() => return Ok(()),
                 Slot::Vacant(ident, slot) => match ident.compare_exchange(g, VACANT, hash.ident).await? {
@@ -361,34 +403,32 @@ impl Tables {
             if let Some((slot, link)) = claimed
                 && !link.tag().frozen()
             {
-                let is_exchanged = match entry {
+                let new = match entry {
+                    None if link.is_null() => return Ok(()),
+                    None => Replacement::NULL,
                     Some(entry) => {
                         let tag = EntryTag::new(Blob::class(&entry).number(), hash.check, false, false);
-                        slot.compare_exchange(g, link, entry, tag).await?.is_ok()
-                    }
-                    None if link.is_null() => return Ok(()),
-                    None => {
-                        let exchange =
-                            op::compare_exchange_link(slot, EntryWord::from(link), EntryWord::default());
-                        g.chain(exchange).submit().await?.is_ok()
+                        Replacement::of(entry, tag)?
                     }
                 };
-                if is_exchanged {
+                if let Ok(replaced) = g.chain(op::replace(slot, link, bytes(link)?, new)).submit().await? {
                     self.hot.forget(hash.ident);
-                    if !link.is_null() {
-                        g.sched_reclaim(link.shared()).await?;
-                    }
-                    return Ok(());
+                    return replaced.retire(g).await;
                 }
                 is_changed = true;
             }
             self.counting.count(|counters| counters.retries += 1);
             if is_changed {
                 backoff.wait().await;
-            } else if !matches!(seen.slot(hash), Slot::Vacant(..)) {
+            } else if !matches!(seen.slot, Slot::Vacant(..)) {
                 self.grow(hash, &seen, &mut backoff, g).await?;
             }
             (_, seen) = self.look(hash, None, g).await?;
         }
     }
+}
+
+/// Returns the bytes of the block of an entry, less those of its length; 0 for none.
+fn bytes(link: EntryLink<'_>) -> Result<u64> {
+    if link.is_null() { Ok(0) } else { class(link).map(|class| class.capacity() as u64) }
 }

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use farfield::prelude::*;
 use farfield::{Bytes, Error};
 
-use super::HashMap;
 use super::directory::{Cursor, Known};
+use super::entry::{not_an_entry, split_entry};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use super::layout::*;
 use super::table::Tables;
@@ -23,17 +23,17 @@ impl Tables {
     }
 }
 
-/// The keys of a map and their values: see [`HashMap::iter`].
+/// The keys of a map and their values: see [`HashMap::iter`](super::HashMap::iter).
 pub struct Iter<'a, K: Bytes, V: Bytes> {
-    map: &'a HashMap<K, V>,
+    tables: &'a Tables,
     ct: &'a ComputeThread,
     cursor: Cursor,
     ready: VecDeque<(K, V)>,
 }
 
 impl<'a, K: Bytes, V: Bytes> Iter<'a, K, V> {
-    pub(super) fn new(map: &'a HashMap<K, V>, ct: &'a ComputeThread) -> Self {
-        Self { map, ct, cursor: Cursor::default(), ready: VecDeque::new() }
+    pub(super) fn new(tables: &'a Tables, ct: &'a ComputeThread) -> Self {
+        Self { tables, ct, cursor: Cursor::default(), ready: VecDeque::new() }
     }
 
     /// Returns the next key and its value. Three round trips for each table of at most 248 keys. If the future is dropped, no key is lost.
@@ -44,15 +44,15 @@ impl<'a, K: Bytes, V: Bytes> Iter<'a, K, V> {
         while self.ready.is_empty() {
             let g = &self.ct.pin();
             let mut cursor = self.cursor;
-            let Some((_, _, known, table)) = self.map.tables.next_table(&mut cursor, g).await? else {
+            let Some((_, _, known, table)) = self.tables.next_table(&mut cursor, g).await? else {
                 return Ok(None);
             };
             let read = table.buckets().read(g, 0..buckets(known.scale())).await?;
-            let links = read.iter().flat_map(|bucket| bucket.links).filter(|link| !link.is_null());
+            let links = links(&read);
             let mut reads = Vec::new();
             for link in links {
                 reads.push(op::read_bytes_with(link.shared(), class(link)?, |bytes| {
-                    let (key, value) = super::split_entry::<K>(bytes)?;
+                    let (key, value) = split_entry::<K>(bytes)?;
                     Some((K::from_bytes(key)?, V::from_bytes(value)?))
                 }));
             }
@@ -65,49 +65,29 @@ impl<'a, K: Bytes, V: Bytes> Iter<'a, K, V> {
     }
 }
 
-#[cold]
-pub(super) fn not_an_entry() -> Error {
-    Error::other("an entry of the map has no key and value of its types")
-}
-
-impl<K: Bytes, V: Bytes> HashMap<K, V> {
-    /// Returns the number of keys: exact while nobody changes the map. Two round trips for each table of at most 248 keys; no entry is read.
-    ///
-    /// # Errors
-    /// Those of a READ.
-    pub async fn len(&self, ct: &ComputeThread) -> Result<u64> {
+impl Tables {
+    /// Counts the keys.
+    pub(super) async fn len(&self, ct: &ComputeThread) -> Result<u64> {
         let (mut cursor, mut len) = (Cursor::default(), 0);
         loop {
             let g = &ct.pin();
-            let Some((_, _, known, table)) = self.tables.next_table(&mut cursor, g).await? else {
+            let Some((_, _, known, table)) = self.next_table(&mut cursor, g).await? else {
                 return Ok(len);
             };
             let read = table.buckets().read(g, 0..buckets(known.scale())).await?;
-            len += read.iter().flat_map(|bucket| bucket.links).filter(|link| !link.is_null()).count() as u64;
+            len += links(&read).count() as u64;
         }
     }
 
-    /// Returns whether no key is in the map. See [`len`](Self::len).
-    ///
-    /// # Errors
-    /// Those of a READ.
-    pub async fn is_empty(&self, ct: &ComputeThread) -> Result<bool> {
-        Ok(self.len(ct).await? == 0)
-    }
-
-    /// Checks the invariants of a map that nobody changes: that each key is in its window, once, before any vacant slot; that links say of their
-    /// entries what is true; that no table is frozen; and that the directory has each table once. Returns the number of keys.
-    ///
-    /// # Errors
-    /// One that names the first fault.
-    pub async fn check(&self, ct: &ComputeThread) -> Result<u64> {
+    /// Checks the invariants of a map that nobody changes. Returns the number of keys.
+    pub(super) async fn check<K: Bytes, V: Bytes>(&self, ct: &ComputeThread) -> Result<u64> {
         let (mut cursor, mut len) = (Cursor::default(), 0);
         loop {
             let g = &ct.pin();
-            let Some((shard, index, known, table)) = self.tables.next_table(&mut cursor, g).await? else {
+            let Some((shard, index, known, table)) = self.next_table(&mut cursor, g).await? else {
                 return Ok(len);
             };
-            let directory = &self.tables.directories[shard];
+            let directory = &self.directories[shard];
             let fault =
                 |what: String| Error::other(format!("{table:?}, table {index} of shard {shard}: {what}"));
             let Some(entry) = directory.entry(index) else { return Err(fault("it has no entry".into())) };
@@ -119,7 +99,7 @@ impl<K: Bytes, V: Bytes> HashMap<K, V> {
             }
             let read = table.buckets().read(g, 0..buckets(known.scale())).await?;
             let slots: Vec<_> =
-                read.iter().flat_map(|bucket| bucket.idents.into_iter().zip(bucket.links)).collect();
+                read.iter().flat_map(|bucket| &bucket.slots).map(|slot| (slot.ident, slot.link)).collect();
             let mut idents = HashSet::new();
             for (slot, &(ident, link)) in slots.iter().enumerate() {
                 let fault = |what: &str| Err(fault(format!("slot {slot} of {ident:#x} {what}: {link:?}")));
@@ -148,10 +128,10 @@ impl<K: Bytes, V: Bytes> HashMap<K, V> {
                 len += 1;
                 let class = class(link)?;
                 let seen = link.shared().read_bytes_with(class, g, |bytes| {
-                    let (key, value) = super::split_entry::<K>(bytes)?;
+                    let (key, value) = split_entry::<K>(bytes)?;
                     K::from_bytes(key)?;
                     V::from_bytes(value)?;
-                    Some((self.tables.hash(key), SizeClass::of(bytes.len())))
+                    Some((self.hash(key), SizeClass::of(bytes.len())))
                 });
                 match seen.await? {
                     None => return fault("has no key and value"),
@@ -165,49 +145,42 @@ impl<K: Bytes, V: Bytes> HashMap<K, V> {
         }
     }
 
-    /// Finishes what dead clients have left half done: tables that were being replaced. Nobody need call it: an operation that meets such a table does
-    /// the same. Four round trips for each table.
-    ///
-    /// # Errors
-    /// Those of an allocation.
-    pub async fn recover(&self, ct: &ComputeThread) -> Result<()> {
+    /// Finishes the replacement of tables that dead clients have left.
+    pub(super) async fn recover(&self, ct: &ComputeThread) -> Result<()> {
         let mut cursor = Cursor::default();
         loop {
             let g = &ct.pin();
             let before = cursor;
-            let Some((shard, index, known, table)) = self.tables.next_table(&mut cursor, g).await? else {
+            let Some((shard, index, known, table)) = self.next_table(&mut cursor, g).await? else {
                 return Ok(());
             };
-            let directory = &self.tables.directories[shard];
+            let directory = &self.directories[shard];
             let Some(entry) = directory.entry(index) else { continue };
             let is_growing = entry.load(g).await?.tag().growing();
             let read = table.buckets().read(g, 0..buckets(known.scale())).await?;
             let is_frozen = |bucket: &BucketSnapshot<'_>| {
-                bucket.idents.contains(&FROZEN) || bucket.links.iter().any(|link| link.tag().frozen())
+                bucket.slots.iter().any(|slot| slot.ident == FROZEN || slot.link.tag().frozen())
             };
             if is_growing || read.iter().any(is_frozen) {
                 // A key that is there needs no further slot.
-                let slots = read.iter().flat_map(|bucket| bucket.idents);
-                let pending = slots.into_iter().find(|ident| *ident > FROZEN);
+                let mut idents = read.iter().flat_map(|bucket| &bucket.slots).map(|slot| slot.ident);
+                let pending = idents.find(|ident| *ident > FROZEN);
                 let pending = pending.unwrap_or(before.reversed.reverse_bits() | index | (FROZEN + 1));
-                self.tables.replace(directory, index, known, pending, &mut ct.backoff(), g).await?;
+                self.replace(directory, index, known, pending, &mut ct.backoff(), g).await?;
                 cursor = before;
             }
         }
     }
 
-    /// Frees the map. Nobody may use it any more. Four round trips for each table of at most 248 keys.
-    ///
-    /// # Errors
-    /// Those of a READ.
-    pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
+    /// Frees everything but the root.
+    pub(super) async fn destroy(&self, ct: &ComputeThread) -> Result<()> {
         let mut cursor = Cursor::default();
         let mut tables = Vec::new();
         loop {
             let g = &ct.pin();
-            let Some((_, _, known, table)) = self.tables.next_table(&mut cursor, g).await? else { break };
+            let Some((_, _, known, table)) = self.next_table(&mut cursor, g).await? else { break };
             let read = table.buckets().read(g, 0..buckets(known.scale())).await?;
-            for link in read.iter().flat_map(|bucket| bucket.links).filter(|link| !link.is_null()) {
+            for link in links(&read) {
                 ct.delete(link.shared()).await?;
             }
             tables.push(known.table);
@@ -215,10 +188,15 @@ impl<K: Bytes, V: Bytes> HashMap<K, V> {
         for table in tables {
             ct.delete(table).await?;
         }
-        for directory in &self.tables.directories {
+        for directory in &self.directories {
             directory.delete_levels(ct).await?;
             ct.delete(directory.shard).await?;
         }
-        ct.delete(self.root).await
+        Ok(())
     }
+}
+
+/// Returns the links of the keys in some buckets that are in the map.
+fn links<'a, 'g>(read: &'a [BucketSnapshot<'g>]) -> impl Iterator<Item = EntryLink<'g>> + use<'a, 'g> {
+    read.iter().flat_map(|bucket| &bucket.slots).map(|slot| slot.link).filter(|link| !link.is_null())
 }

@@ -365,6 +365,18 @@ impl RawChain {
         self.words[slot.start()]
     }
 
+    /// Returns the previous value that a CAS of a completed chain found, if the chain has that CAS.
+    pub fn found(&self, exchanged: Address, from: u64, to: u64) -> Option<u64> {
+        self.ops.iter().find_map(|op| match *op {
+            Op::CompareExchange { at, expected, new, slot }
+                if (at, expected, new) == (exchanged, from, to) =>
+            {
+                Some(self.words[slot as usize])
+            }
+            _ => None,
+        })
+    }
+
     /// Returns how many CAS operations of a completed chain have failed.
     #[inline]
     pub fn failed_exchanges(&self) -> u64 {

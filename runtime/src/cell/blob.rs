@@ -12,7 +12,7 @@
 //! | 16 to 512 | each multiple of 8 |
 //! | up to 8 KiB | 4 to a doubling |
 //! | up to 1 MiB | 16 to a doubling |
-//! | 1 MiB and 64 KiB | one, for what the length's word adds to 1 MiB |
+//! | 1 MiB and 64 KiB | one, for a key and a value of 1 MiB |
 //!
 //! The first two rows are the allocator's own [classes](crate::segment::classes). So beyond 512 bytes at most a fifth of a READ is not the string's, and beyond
 //! 8 KiB at most a seventeenth.
@@ -20,9 +20,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::{NewObject, Owned, Place};
+use super::{NewObject, Owned, Place, op};
 use crate::error::{self, Error, Result};
-use crate::io::operations::*;
 use crate::pointer::{Address, Guard, MaybeMarks, RemotePtr, Shared, Site};
 use farfield_words::scratch::bytes;
 use farfield_words::{Describer, Field, FieldInfo, FrozenField, Pod, Remote, Shape, WORD_BYTES};
@@ -108,7 +107,7 @@ impl SizeClass {
     }
 }
 
-/// A byte string of up to 1 MiB in far memory.
+/// A byte string of up to 1 MiB and 64 KiB in far memory.
 ///
 /// It never changes once it is published. Any link can hold it; a [`TaggedLink`](crate::TaggedLink) has room for its [`SizeClass`], by which one READ finds
 /// all of it.
@@ -254,13 +253,17 @@ impl<M: MaybeMarks> Shared<'_, Blob, M> {
     ///
     /// # Errors
     /// Those of [`read_bytes`](Self::read_bytes).
-    pub async fn read_bytes_with<R>(
+    #[inline]
+    pub fn read_bytes_with<'g, R>(
         self,
         class: SizeClass,
-        g: &Guard<'_>,
-        decode: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R> {
-        self.as_ptr().read_bytes_with(class, g, decode).await
+        g: &'g Guard<'_>,
+        decode: impl FnOnce(&[u8]) -> R + 'g,
+    ) -> impl Future<Output = Result<R>>
+    where
+        R: 'g,
+    {
+        self.as_ptr().read_bytes_with(class, g, decode)
     }
 }
 
@@ -277,14 +280,17 @@ impl RemotePtr<Blob> {
     ///
     /// # Errors
     /// Those of [`Shared::read_bytes`].
-    pub async fn read_bytes_with<R>(
+    #[inline]
+    pub fn read_bytes_with<'g, R>(
         self,
         class: SizeClass,
-        g: &Guard<'_>,
-        decode: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R> {
-        let at = self.address();
-        g.read_words(at, class.words(), |words| blob_bytes(at, words).map(decode)).await
+        g: &'g Guard<'_>,
+        decode: impl FnOnce(&[u8]) -> R + 'g,
+    ) -> impl Future<Output = Result<R>>
+    where
+        R: 'g,
+    {
+        g.chain(op::read_bytes_with(self.shared(g), class, decode)).submit()
     }
 }
 

@@ -15,12 +15,15 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use super::op::Operations;
 use super::op::sealed::Access;
 use crate::error::{self, Error, Result};
 use crate::io::operations::*;
-use crate::io::{FirstPoll, at_first_poll};
+use crate::io::{Completed, FirstPoll, Submitted, at_first_poll};
+use crate::memory::worker::Worker;
 use crate::pointer::Guard;
 use crate::session::ComputeThread;
 use farfield_fabric::host::Host;
@@ -197,7 +200,9 @@ impl<'g, O: Operations<'g>> Chain<'g, O> {
         for index in 0..count {
             let submitted = ct.submit(std::mem::take(&mut parts.chains[index]));
             self.operations.is_posted(index + 1 == count);
-            parts.chains[index] = submitted.await?.into_chain();
+            let flight =
+                InFlight { submitted, operations: &mut self.operations, settles: count == 1 && O::SETTLES };
+            parts.chains[index] = flight.await?.into_chain();
         }
         let raw = self.operations.raw(&mut parts.results());
         self.operations.settle(&raw);
@@ -224,7 +229,8 @@ impl<'g, O: Operations<'g>> Chain<'g, O> {
             return Err(Error::from(error::InvalidArgument { argument: "chain", value, reason }));
         }
         if let Some(host) = ct.io.endpoint.immediate() {
-            return self.execute(host).map(drop);
+            let raw = self.execute(host)?;
+            return if O::SETTLES { self.operations.results(raw).map(drop) } else { Ok(()) };
         }
         self.operations.prepare(ct);
         let mut parts = self.ct.buffers.parts(ct);
@@ -233,8 +239,50 @@ impl<'g, O: Operations<'g>> Chain<'g, O> {
         self.operations.is_posted(true);
         let releases = self.ct.buffers.releases();
         self.operations.detach(&releases);
+        if O::SETTLES {
+            let mut settle = Vec::new();
+            self.operations.abandon(&mut settle);
+            ct.submit_detached(part, move |ct, done| {
+                if done.is_some() {
+                    releases.locks_are_released(ct);
+                } else {
+                    releases.release_locks(ct);
+                }
+                for settle in settle {
+                    settle(ct, done);
+                }
+            });
+            return Ok(());
+        }
         // Dropping the operations then undoes locks that the chain may take.
         ct.post(part, releases)
+    }
+}
+
+/// The future of a posted chain. If it is dropped, the operations settle what the outcome decides when it is known.
+struct InFlight<'a, 'g, O: Operations<'g>> {
+    submitted: Submitted<'g, Worker>,
+    operations: &'a mut O,
+    settles: bool,
+}
+
+impl<'g, O: Operations<'g>> Unpin for InFlight<'_, 'g, O> {}
+
+impl<'g, O: Operations<'g>> Future for InFlight<'_, 'g, O> {
+    type Output = Result<Completed<'g, Worker>>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.submitted).poll(context)
+    }
+}
+
+impl<'g, O: Operations<'g>> Drop for InFlight<'_, 'g, O> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.settles && self.submitted.is_posted() {
+            self.submitted.abandon(|settle| self.operations.abandon(settle));
+        }
     }
 }
 

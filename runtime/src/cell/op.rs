@@ -8,6 +8,8 @@
 //! | [`store`] | a `Link`'s new value; nothing for an atomic or a tagged link |
 //! | [`compare_exchange`], [`compare_exchange_link`], [`fetch_add`] | the previous value |
 //! | [`write()`] | the object, in case no link holds it |
+//! | [`stage`] | the object, which no link holds yet |
+//! | [`replace`] | the object that was replaced |
 //! | [`try_lock`] | the lock's guard, if it was free |
 //! | [`release`] | nothing |
 //!
@@ -16,9 +18,11 @@
 #![allow(private_interfaces)] // only this crate can call the methods of the sealed trait
 #![allow(clippy::inline_always)] // or operations and results are moved through memory
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
+use farfield_fabric::chain::RawChain;
 use farfield_fabric::host::{self, Host};
 use farfield_words::scratch::{Scratch, bytes};
 use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, Word, try_array};
@@ -27,14 +31,14 @@ use super::blob::{Blob, SizeClass, blob_bytes};
 use super::link::{Exchanged, LinkWord};
 use super::owned::Publish;
 use super::read::check_aligned;
-use super::tagged::{TaggedLink, TaggedWord};
+use super::tagged::{Tag, Tagged, TaggedLink, TaggedWord};
 use super::{Atomic, CompareExchangeError, Link, Lock, LockGuard, Owned, Place};
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::io::{Acquisition, CompletedOperations, Parts, ReleasedLocks};
 use crate::memory::worker::Worker;
-use crate::pointer::{Address, MaybeMarks, RemotePtr, Shared};
-use sealed::{Access, Steps};
+use crate::pointer::{Address, Guard, MaybeMarks, RemotePtr, Shared};
+use sealed::{Access, Settle, Steps};
 
 /// One or several operations of a chain: see [`op`](crate::op). `Output` has their results.
 pub trait Operations<'g>: Steps<'g> {}
@@ -42,7 +46,10 @@ pub trait Operations<'g>: Steps<'g> {}
 impl<'g, S: Steps<'g>> Operations<'g> for S {}
 
 pub(crate) mod sealed {
-    use super::{Address, CompletedOperations, Host, Parts, ReleasedLocks, Result, Worker};
+    use super::{Address, CompletedOperations, Host, Parts, RawChain, ReleasedLocks, Result, Worker};
+
+    /// A function that settles what the outcome of an abandoned chain decides. Its argument is the completed chain, or `None` if it has failed.
+    pub(crate) type Settle = Box<dyn FnOnce(&Worker, Option<&RawChain>)>;
 
     /// The kind of an elementary operation.
     #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,6 +98,13 @@ pub(crate) mod sealed {
         /// The chain is about to be posted without waiting: hands over the locks that it releases.
         #[inline]
         fn detach(&mut self, _: &ReleasedLocks) {}
+
+        /// True if something is to be settled when a chain completes whose future was dropped.
+        const SETTLES: bool = false;
+
+        /// The future of the chain in flight is dropped: adds functions that settle what its outcome decides.
+        #[inline]
+        fn abandon(&mut self, _: &mut Vec<Settle>) {}
     }
 }
 
@@ -175,9 +189,9 @@ pub fn read_bytes<M: MaybeMarks>(
 pub fn read_bytes_with<R, M: MaybeMarks>(
     blob: Shared<'_, Blob, M>,
     class: SizeClass,
-    decode: impl Fn(&[u8]) -> R,
+    decode: impl FnOnce(&[u8]) -> R,
 ) -> impl Operations<'_, Output = R> {
-    ReadBytes { at: blob.address(), words: class.words(), decode }
+    ReadBytes::new(blob.address(), class, decode)
 }
 
 /// Reads a byte string that may have been freed and reused: a guess, as in [`peek`].
@@ -195,9 +209,9 @@ pub fn peek_bytes<'g>(
 pub fn peek_bytes_with<'g, R>(
     guess: RemotePtr<Blob>,
     class: SizeClass,
-    decode: impl Fn(&[u8]) -> R,
+    decode: impl FnOnce(&[u8]) -> R,
 ) -> impl Operations<'g, Output = Result<R>> {
-    Peek(ReadBytes { at: guess.address(), words: class.words(), decode })
+    Peek(ReadBytes::new(guess.address(), class, decode))
 }
 
 /// Loads an atomic or a link, marked or tagged.
@@ -291,6 +305,140 @@ impl<T: Remote> Written<T> {
     pub fn take(mut self) -> Owned<T> {
         self.0.set_unpublished();
         self.0
+    }
+}
+
+/// Writes a new object that no operation of this chain links: a later chain publishes it by [`replace`], or it is freed. Nothing is lost if the chain's future is
+/// dropped.
+#[inline]
+pub fn stage<'g, T: Remote>(object: Owned<T>) -> impl Operations<'g, Output = Staged<T>> {
+    StageObject(Some(object))
+}
+
+/// An object that a chain has written and no link holds: see [`stage`]. Dropped, it is freed.
+#[must_use = "a staged object is to be published"]
+pub struct Staged<T>(Owned<T>);
+
+impl<T: Remote> Staged<T> {
+    /// Returns the object's address.
+    pub fn as_ptr(&self) -> RemotePtr<T> {
+        self.0.as_ptr()
+    }
+
+    /// Makes of it what can replace an object in a link with a tag.
+    ///
+    /// # Errors
+    /// Those of [`TaggedWord::new`]. The object is freed then.
+    pub fn tagged<G: Tag>(self, tag: G) -> Result<Replacement<T, G>> {
+        let word = TaggedWord::new(self.as_ptr(), tag)?;
+        Ok(Replacement { objects: [Some(self), None], word, is_new: false })
+    }
+}
+
+/// What [`replace`] makes a link hold: a staged or a new object and a tag, or null.
+pub struct Replacement<T, G> {
+    objects: [Option<Staged<T>>; 2],
+    word: TaggedWord<T, G>,
+    /// True if the first object is still to be written, by the chain of the CAS.
+    is_new: bool,
+}
+
+impl<T: Remote, G: Tag> Replacement<T, G> {
+    /// Null, without a tag.
+    pub const NULL: Self = Self { objects: [None, None], word: TaggedWord::NULL, is_new: false };
+
+    /// Makes one of a new object, which [`replace`] writes before it exchanges the link.
+    ///
+    /// # Errors
+    /// Those of [`TaggedWord::new`]. The object is freed then.
+    pub fn of(object: Owned<T>, tag: G) -> Result<Self> {
+        Ok(Self { is_new: true, ..Staged(object).tagged(tag)? })
+    }
+
+    /// Returns the address and the words of an object that is still to be written.
+    fn to_write(&self) -> Option<(Address, &[u64])> {
+        self.objects[0].as_ref().filter(|_| self.is_new).map(|object| object.0.written())
+    }
+
+    /// Adds an object that the first one links to. Both are published together, or neither.
+    #[must_use]
+    pub fn with(mut self, other: Option<Staged<T>>) -> Self {
+        self.objects[1] = other;
+        self
+    }
+
+    /// Returns the word of the link.
+    pub fn word(&self) -> TaggedWord<T, G> {
+        self.word
+    }
+
+    /// Returns the staged object, without its tag.
+    pub fn into_staged(self) -> Option<Staged<T>> {
+        let [object, _] = self.objects;
+        object
+    }
+
+    fn set_published(&mut self, published: bool) {
+        for object in self.objects.iter_mut().flatten() {
+            super::owned::sealed::Sealed::<T, ()>::set_published(&mut object.0, published);
+        }
+    }
+}
+
+/// Makes a tagged link hold `new` if it holds `current`, pointer and tag. Returns the object that it held, to be [retired](Replaced::retire), or the
+/// link's value and `new`. `tail` is the number of elements of the old object's [`Tail`](crate::Tail), or the [capacity](SizeClass::capacity) of the class of a
+/// [`Blob`].
+///
+/// Nothing is lost if the chain's future is dropped: when the chain completes, the old object is retired or the new one is freed. That holds
+/// if all operations of the chain are on one memory node.
+#[inline]
+pub fn replace<'g, T: Remote, G: Tag>(
+    place: Place<'g, TaggedLink<T, G>>,
+    current: Tagged<'g, T, G>,
+    tail: u64,
+    new: Replacement<T, G>,
+) -> impl Operations<'g, Output = Exchanging<'g, T, G>> {
+    let exchange =
+        Exchange { at: place.address(), expected: TaggedWord::from(current).word, new: new.word.word };
+    ReplaceLink { exchange, old: current.shared().address(), tail, new: Some(new), ct: None }
+}
+
+/// The result of [`replace`].
+type Exchanging<'g, T, G> =
+    Result<Replaced<'g, T>, CompareExchangeError<Tagged<'g, T, G>, Replacement<T, G>>>;
+
+/// An object that this thread has unlinked. Dropped, it is retired, as far as that is possible without waiting.
+#[must_use = "it is to be retired"]
+pub struct Replaced<'g, T: Remote> {
+    ct: &'g Worker,
+    /// Null if it is retired, or the link was null.
+    at: Address,
+    tail: u64,
+    object: PhantomData<fn() -> T>,
+}
+
+impl<T: Remote> Replaced<'_, T> {
+    /// Retires the object. See [`Guard::sched_reclaim`](crate::Guard::sched_reclaim); no round trip, since its size is known.
+    ///
+    /// # Errors
+    /// Those of [`Guard::sched_reclaim`](crate::Guard::sched_reclaim).
+    pub async fn retire(mut self, g: &Guard<'_>) -> Result<()> {
+        match self.retire_now() {
+            Some(retired) => retired,
+            None => g.settle_retirement().await,
+        }
+    }
+
+    fn retire_now(&mut self) -> Option<Result<()>> {
+        let at = std::mem::replace(&mut self.at, Address::NULL);
+        if at.is_null() { Some(Ok(())) } else { self.ct.retire_sized::<T>(at, self.tail) }
+    }
+}
+
+impl<T: Remote> Drop for Replaced<'_, T> {
+    fn drop(&mut self) {
+        // What may have to wait is done by the next retirement.
+        let _ = self.retire_now();
     }
 }
 
@@ -442,10 +590,27 @@ const SHORT_WORDS: usize = 64;
 struct ReadBytes<D> {
     at: Address,
     words: usize,
-    decode: D,
+    /// Until the words are there.
+    decode: Cell<Option<D>>,
 }
 
-impl<'g, R, D: Fn(&[u8]) -> R> Steps<'g> for ReadBytes<D> {
+impl<D> ReadBytes<D> {
+    #[inline]
+    fn new(at: Address, class: SizeClass, decode: D) -> Self {
+        Self { at, words: class.words(), decode: Cell::new(Some(decode)) }
+    }
+
+    #[inline]
+    fn decode<R>(&self, words: &[u64]) -> Result<R>
+    where
+        D: FnOnce(&[u8]) -> R,
+    {
+        let decode = self.decode.take().expect("the words are decoded once");
+        blob_bytes(self.at, words).map(decode)
+    }
+}
+
+impl<'g, R, D: FnOnce(&[u8]) -> R> Steps<'g> for ReadBytes<D> {
     type Raw = Result<R>;
     type Output = R;
 
@@ -463,7 +628,7 @@ impl<'g, R, D: Fn(&[u8]) -> R> Steps<'g> for ReadBytes<D> {
             long.resize(self.words, MaybeUninit::uninit());
             &mut long[..]
         };
-        Ok(blob_bytes(self.at, host::load_many(words, into)).map(&self.decode))
+        Ok(self.decode(host::load_many(words, into)))
     }
     fn record(&self, parts: &mut Parts<'g, Worker>) {
         parts.add(self.at, |part| {
@@ -471,7 +636,7 @@ impl<'g, R, D: Fn(&[u8]) -> R> Steps<'g> for ReadBytes<D> {
         });
     }
     fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw {
-        blob_bytes(self.at, done.next()).map(&self.decode)
+        self.decode(done.next())
     }
     fn results(self, raw: Self::Raw) -> Result<R> {
         raw
@@ -600,9 +765,61 @@ impl<'g, T: Remote> Steps<'g> for WriteObject<T> {
     }
 }
 
+/// A WRITE of a new object that no link holds.
+struct StageObject<T>(Option<Owned<T>>);
+
+const HAS_OBJECT: &str = "the operation has its object until its results are taken";
+
+impl<T> StageObject<T> {
+    fn object(&mut self) -> &mut Owned<T> {
+        self.0.as_mut().expect(HAS_OBJECT)
+    }
+}
+
+impl<'g, T: Remote> Steps<'g> for StageObject<T> {
+    type Raw = ();
+    type Output = Staged<T>;
+    const SETTLES: bool = true;
+
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        each(self.0.as_ref().expect(HAS_OBJECT).as_ptr().address(), Access::Writes);
+    }
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<()> {
+        let (at, image) = self.object().written();
+        ct.writes_words(image);
+        ct.count_write(image.len());
+        Ok(host.write(at, image)?)
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        let (at, image) = self.0.as_ref().expect(HAS_OBJECT).written();
+        parts.add(at, |part| part.write(at, image));
+    }
+    /// Its block must not be reused before the WRITE is over.
+    fn is_posted(&mut self, _: bool) {
+        self.object().publish();
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) {
+        done.next();
+    }
+    fn results(mut self, (): ()) -> Result<Staged<T>> {
+        let mut object = self.0.take().expect(HAS_OBJECT);
+        object.set_unpublished();
+        Ok(Staged(object))
+    }
+    fn abandon(&mut self, settle: &mut Vec<Settle>) {
+        let Some(mut object) = self.0.take() else { return };
+        settle.push(Box::new(move |_, done| {
+            if done.is_some() {
+                object.set_unpublished();
+            }
+        }));
+    }
+}
+
 // ---- atomics -------------------------------------------------------------------------------------------------------
 
 /// A CAS.
+#[derive(Clone, Copy)]
 struct Exchange {
     at: Address,
     expected: u64,
@@ -688,6 +905,78 @@ impl<'g, F: Exchangeable> Steps<'g> for ExchangeLink<'g, F> {
         } else {
             Err(CompareExchangeError { current, new: () })
         })
+    }
+}
+
+/// A CAS of a tagged link, and what becomes of the two objects.
+struct ReplaceLink<'g, T, G> {
+    exchange: Exchange,
+    old: Address,
+    tail: u64,
+    new: Option<Replacement<T, G>>,
+    ct: Option<&'g Worker>,
+}
+
+impl<'g, T: Remote, G: Tag> Steps<'g> for ReplaceLink<'g, T, G> {
+    type Raw = u64;
+    type Output = Exchanging<'g, T, G>;
+    const SETTLES: bool = true;
+
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        if let Some((at, _)) = self.new.as_ref().and_then(Replacement::to_write) {
+            each(at, Access::Writes);
+        }
+        each(self.exchange.at, Access::Writes);
+    }
+    fn prepare(&mut self, ct: &'g Worker) {
+        self.ct = Some(ct);
+    }
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<u64> {
+        if let Some((at, image)) = self.new.as_ref().and_then(Replacement::to_write) {
+            ct.writes_words(image);
+            ct.count_write(image.len());
+            host.write(at, image)?;
+        }
+        self.exchange.execute(ct, host)
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        if let Some((at, image)) = self.new.as_ref().and_then(Replacement::to_write) {
+            parts.add(at, |part| part.write(at, image));
+        }
+        self.exchange.record(parts);
+    }
+    fn is_posted(&mut self, _: bool) {
+        if let Some(new) = &mut self.new {
+            new.set_published(true);
+        }
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) -> u64 {
+        if self.new.as_ref().is_some_and(|new| new.is_new) {
+            done.next();
+        }
+        done.next()[0]
+    }
+    fn results(self, found: u64) -> Result<Self::Output> {
+        let (Some(ct), Some(mut new)) = (self.ct, self.new) else {
+            unreachable!("the chain has completed once")
+        };
+        if found == self.exchange.expected {
+            new.set_published(true);
+            return Ok(Ok(Replaced { ct, at: self.old, tail: self.tail, object: PhantomData }));
+        }
+        new.set_published(false);
+        new.is_new = false;
+        let current = TaggedLink::<T, G>::decode(self.exchange.at, bytes(&[found]))?;
+        Ok(Err(CompareExchangeError { current, new }))
+    }
+    fn abandon(&mut self, settle: &mut Vec<Settle>) {
+        let Some(mut new) = self.new.take() else { return };
+        let (Exchange { at, expected, new: to }, old, tail) = (self.exchange, self.old, self.tail);
+        settle.push(Box::new(move |ct, done| match done.and_then(|done| done.found(at, expected, to)) {
+            Some(found) if found != expected => new.set_published(false),
+            Some(_) if !old.is_null() => drop(ct.retire_sized::<T>(old, tail)),
+            _ => {}
+        }));
     }
 }
 
@@ -874,6 +1163,7 @@ macro_rules! tuples {
             type Raw = ($($name::Raw,)*);
             type Output = ($($name::Output,)*);
             const LOCKS: usize = 0 $(+ $name::LOCKS)*;
+            const SETTLES: bool = false $(|| $name::SETTLES)*;
 
             #[inline(always)]
             #[allow(unused_variables)]
@@ -916,6 +1206,10 @@ macro_rules! tuples {
             fn detach(&mut self, releases: &ReleasedLocks) {
                 $(self.$index.detach(releases);)*
             }
+            #[allow(unused_variables)]
+            fn abandon(&mut self, settle: &mut Vec<Settle>) {
+                $(self.$index.abandon(settle);)*
+            }
         }
     };
 }
@@ -943,6 +1237,7 @@ macro_rules! collections {
             type Output = $results;
             // Two of its elements may take the same lock.
             const LOCKS: usize = 2 * S::LOCKS;
+            const SETTLES: bool = S::SETTLES;
 
             #[inline]
             fn visit(&self, each: &mut impl FnMut(Address, Access)) {
@@ -986,6 +1281,11 @@ macro_rules! collections {
             fn detach(&mut self, releases: &ReleasedLocks) {
                 for one in self {
  one.detach(releases);
+}
+            }
+            fn abandon(&mut self, settle: &mut Vec<Settle>) {
+                for one in self {
+ one.abandon(settle);
 }
             }
         }

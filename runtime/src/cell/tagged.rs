@@ -63,6 +63,9 @@ pub struct TaggedWord<T, G> {
 }
 
 impl<T, G> TaggedWord<T, G> {
+    /// Null, without a tag.
+    pub const NULL: Self = Self::of(0);
+
     const fn of(word: u64) -> Self {
         Self { word, link: PhantomData }
     }

@@ -220,10 +220,10 @@ farfield_words::errors! {
     /// A call of a client that is shut down, or whose threads have ended. The work was not executed, or its outcome is unknown.
     #[error("the client is shut down: make another with `cluster.client()`")]
     ClientClosed {}
-    /// A call without an answer before its deadline. Its work was not begun, or was cancelled at an `await`. Operations that it had posted take
-    /// effect.
+    /// Work that was not done before its deadline, of a call or of [`ComputeThread::within`](crate::ComputeThread::within). It was not begun, or was
+    /// cancelled at an `await`. Operations that it had posted take effect.
     #[error(
-        "no answer to the call within {deadline_us} us: its work {}",
+        "not done within {deadline_us} us: the work {}",
         if *has_begun { "was cancelled after it had begun" } else { "was not begun" }
     )]
     DeadlineExceeded {

@@ -59,6 +59,7 @@ pub(crate) use posting::{Io, IoParts, Thread};
 pub(crate) use retry::Retry;
 pub(crate) use set::TaskSet;
 pub(crate) use single::{ReadWords, Single, poll_single};
+pub(crate) use submit::{Completed, Submitted};
 pub(crate) use task_stack::{OwnLock, TaskState, wait_for_locks};
 pub(crate) use tasks::block_on;
 pub(crate) use tokens::failed_write;
@@ -67,7 +68,7 @@ pub(crate) use waits::Purpose;
 /// The traits with a thread's operations, for `use crate::io::operations::*`.
 pub(crate) mod operations {
     pub(crate) use super::compensation::Compensating as _;
-    pub(crate) use super::detached::Detaching as _;
+    pub(crate) use super::detached::{Detaching as _, Releases as _};
     pub(crate) use super::posting::{Operations as _, Thread as _};
     pub(crate) use super::task_stack::Polling as _;
     pub(crate) use super::tasks::Tasks as _;

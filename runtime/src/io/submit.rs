@@ -13,6 +13,9 @@ use crate::error::{Error, Result};
 use farfield_fabric::Posted;
 use farfield_fabric::chain::{RawChain, Slot};
 
+/// A function that receives the outcome of an abandoned chain.
+pub(crate) type Settle<T> = Box<dyn FnOnce(&T, Option<&RawChain>)>;
+
 /// The future of a posted chain, or of a timer.
 pub(crate) struct Submitted<'a, T: Thread> {
     pub(super) ct: &'a T,
@@ -65,6 +68,25 @@ fn poll_posted<T: Thread>(
 }
 
 impl<T: Thread> Submitted<'_, T> {
+    /// Returns whether the chain is in flight, as far as is known.
+    #[inline]
+    pub(crate) fn is_posted(&self) -> bool {
+        self.posted.is_some()
+    }
+
+    /// Detaches the chain. The functions that `add` adds receive its outcome.
+    #[cold]
+    pub(crate) fn abandon(&mut self, add: impl FnOnce(&mut Vec<Settle<T>>)) {
+        let Some(posted) = self.posted.take() else { return };
+        let mut settle = Vec::new();
+        add(&mut settle);
+        self.ct.detach_then(posted, move |ct, chain| {
+            for settle in settle {
+                settle(ct, chain);
+            }
+        });
+    }
+
     /// Returns the posted chain, for a caller that polls it itself.
     pub(crate) fn into_posted(mut self) -> Option<Posted> {
         self.posted.take()

@@ -10,7 +10,7 @@ use crate::io::operations::*;
 use crate::segment::classes::Class;
 use crate::segment::grid::{ChunkRun, Use};
 use farfield_words::Address;
-use farfield_words::{Block, Remote};
+use farfield_words::{Block, Remote, WORD_BYTES};
 
 /// The block of the object at `address`, if the process knows its chunk; with a constant size. Otherwise [`block_of`] returns it. No round trip.
 #[inline(always)]
@@ -47,6 +47,19 @@ pub(crate) fn block_of<T: Remote>(address: Address, heap: &ThreadHeap) -> Option
         }
         _ => Ok(heap.grid.whole(Block { address, bytes })),
     })
+}
+
+/// The block of the object at `address`, whose tail has `tail` elements. No round trip.
+pub(crate) fn sized_block_of<T: Remote>(address: Address, tail: u64, heap: &ThreadHeap) -> Result<Block> {
+    let bytes = tail.saturating_mul(T::TAIL_STRIDE as u64).saturating_add(T::SIZE as u64);
+    heap.check(address, bytes)?;
+    let bytes = heap.grid.block_bytes(bytes.next_multiple_of(WORD_BYTES as u64), T::ALIGN as u64);
+    match heap.known_class(address) {
+        Some(class) if class.bytes() != bytes || !heap.grid.begins_block(address, bytes) => {
+            Err(refused(address, PointerFault::NoObject))
+        }
+        _ => Ok(heap.grid.whole(Block { address, bytes })),
+    }
 }
 
 impl ThreadHeap {

@@ -6,7 +6,7 @@
 
 use std::cell::RefMut;
 
-use super::block::{block_of, known_block};
+use super::block::{block_of, known_block, sized_block_of};
 use super::worker::Worker;
 use crate::epoch::{BlockKind, Limbo, Run};
 use crate::error::{self, Error, HeldBackBy, Result};
@@ -68,6 +68,14 @@ impl Worker {
         match known_block::<T>(address, self.heap()) {
             Some(block) => self.retire(block),
             None => self.retire_unknown(block_of::<T>(address, self.heap())?),
+        }
+    }
+
+    /// Like [`retire_object`](Self::retire_object), for an object whose tail has `tail` elements.
+    pub(crate) fn retire_sized<T: Remote>(&self, address: Address, tail: u64) -> Option<Result<()>> {
+        match sized_block_of::<T>(address, tail, self.heap()) {
+            Ok(block) => self.retire(block),
+            Err(error) => Some(Err(error)),
         }
     }
 

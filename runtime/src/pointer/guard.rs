@@ -62,6 +62,11 @@ impl Guard<'_> {
                 return retired;
             }
         }
+        self.settle_retirement().await
+    }
+
+    /// What remains to be done after a retirement, and may wait.
+    pub(crate) async fn settle_retirement(&self) -> Result<()> {
         if self.ct.has_too_much_garbage() {
             self.ct.try_reclaim().await;
             if self.ct.has_too_much_garbage() {

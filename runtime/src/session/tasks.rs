@@ -1,11 +1,14 @@
 //! The interface of a compute thread to programs: tasks, time, memory, counters.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use farfield_sim::Work;
 
 use super::thread::ComputeThread;
-use crate::error::Result;
+use crate::error::{self, Result};
 use crate::io::operations::*;
 use crate::io::{Reclamation, Retry, TaskSet};
 use crate::memory::usage::HeapUse;
@@ -90,6 +93,38 @@ impl ComputeThread {
     /// Waits for `duration` by the fabric's clock. The thread sleeps if its other tasks wait, too. No round trip.
     pub async fn sleep(&self, duration: Duration) {
         self.sleep_for(duration).await;
+    }
+
+    /// Does some work of this thread, or cancels it at its current `await` when `deadline` is over, by the fabric's clock. Operations that it has
+    /// posted take effect. No round trip.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use farfield::prelude::*;
+    /// # Cluster::connect("local:size=64KiB")?.run(1, async |ct| {
+    /// let never = async || loop {
+    ///     ct.sleep(Duration::from_secs(60)).await;
+    /// };
+    /// let late = ct.within(Duration::from_millis(1), never()).await;
+    /// assert!(matches!(late, Err(farfield::Error::DeadlineExceeded { .. })));
+    /// # let _: Result<()> = late;
+    /// # Ok(()) })?;
+    /// # Ok::<(), farfield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the work; [`Error::DeadlineExceeded`](crate::Error::DeadlineExceeded).
+    pub async fn within<R>(&self, deadline: Duration, work: impl Future<Output = Result<R>>) -> Result<R> {
+        let (mut work, mut sleep) = (pin!(work), pin!(self.sleep_for(deadline)));
+        poll_fn(|context| {
+            if let Poll::Ready(done) = work.as_mut().poll(context) {
+                return Poll::Ready(done);
+            }
+            let deadline_us = deadline.as_micros();
+            let late = || Err(error::DeadlineExceeded { deadline_us, has_begun: true }.into());
+            sleep.as_mut().poll(context).map(|()| late())
+        })
+        .await
     }
 
     /// Returns a backoff for the attempts of a retry loop.

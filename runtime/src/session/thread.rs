@@ -157,6 +157,13 @@ impl ComputeThread {
         &self.cluster
     }
 
+    /// Returns whether operations are over when they are posted, so that a round trip costs nothing: on `local:` and `shm:`, without `delay`. A structure may then
+    /// read words one by one that it would otherwise read together, and needs no cache to save round trips.
+    #[inline]
+    pub fn is_immediate(&self) -> bool {
+        self.io.endpoint.immediate().is_some()
+    }
+
     /// Returns the time since the cluster was connected, by the fabric's clock: virtual in the simulator.
     pub fn now(&self) -> Duration {
         self.time()

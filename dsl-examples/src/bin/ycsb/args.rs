@@ -1,0 +1,260 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Parser, ValueEnum, value_parser};
+use farfield::parse_size;
+
+use crate::distribution::Distribution;
+use crate::mix::Workload;
+use crate::record::{HEADER_BYTES, KEY_BYTES};
+
+/// Runs a core workload of YCSB on a map over far memory, measures it and verifies the map.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "ycsb", version)]
+pub(crate) struct Args {
+    /// The structure to run
+    #[arg(long, value_enum, default_value_t = Structure::HashMap)]
+    pub(crate) structure: Structure,
+    /// The workload
+    #[arg(long, value_enum, ignore_case = true, default_value_t = Workload::A)]
+    pub(crate) workload: Workload,
+    /// The distribution of requests, instead of the workload's own
+    #[arg(long, value_enum)]
+    pub(crate) distribution: Option<Distribution>,
+    /// Records to load before the run
+    #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u64).range(1..=1 << 40))]
+    pub(crate) records: u64,
+    /// Operations of each thread
+    #[arg(long, default_value_t = 65_536, value_parser = value_parser!(u64).range(0..=u64::from(u32::MAX)))]
+    pub(crate) ops: u64,
+    /// Bytes of a value: from 32, the header of the check, to 1MiB
+    #[arg(long, default_value = "100", value_parser = value_size)]
+    pub(crate) value_size: usize,
+    /// Bytes of a key: 8 for words, from 16 on byte strings
+    #[arg(long, default_value = "16", value_parser = key_size)]
+    pub(crate) key_size: usize,
+    /// Compute threads of each process: up to 8192, or 262144 simulated ones
+    #[arg(long, default_value_t = 2, value_parser = value_parser!(u64).range(1..))]
+    pub(crate) threads: u64,
+    /// Tasks of each thread; they divide its operations
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(1..=1 << 20))]
+    pub(crate) tasks: u64,
+    /// The cluster's URL
+    #[arg(long, default_value = "local:")]
+    pub(crate) cluster: String,
+    /// The number of processes of the run, each started with its own --node-id
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u16).range(1..))]
+    pub(crate) nodes: u16,
+    /// The number of this process, from 0 to --nodes less 1
+    #[arg(long, default_value_t = 0)]
+    pub(crate) node_id: u16,
+    /// The seed of the random choices
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// The format of the results
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+    /// Run with 1, 2, 4, … tasks up to --tasks, and draw latency over throughput
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+/// The structures that can be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Structure {
+    /// The hash map of farfield-collections
+    HashMap,
+}
+
+impl Structure {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::HashMap => "hash-map",
+        }
+    }
+
+    fn has_scans(self) -> bool {
+        match self {
+            Self::HashMap => false,
+        }
+    }
+}
+
+/// The format of the results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Aligned columns
+    Table,
+    /// One JSON object
+    Json,
+}
+
+/// The most bytes of a value.
+const MOST_VALUE_BYTES: u64 = 1 << 20;
+/// The most bytes of a key.
+const MOST_KEY_BYTES: usize = 1024;
+/// The bytes of a key that is a word.
+pub(crate) const WORD_KEY: usize = size_of::<u64>();
+
+fn value_size(value: &str) -> Result<usize, String> {
+    let bytes = parse_size(value)?;
+    if bytes < HEADER_BYTES as u64 {
+        return Err(format!("a value has at least {HEADER_BYTES} bytes, the header of the check"));
+    }
+    if bytes > MOST_VALUE_BYTES {
+        return Err("a value has at most 1 MiB".to_owned());
+    }
+    Ok(bytes as usize)
+}
+
+fn key_size(value: &str) -> Result<usize, String> {
+    match value.parse() {
+        Ok(bytes @ (WORD_KEY | KEY_BYTES..=MOST_KEY_BYTES)) => Ok(bytes),
+        _ => Err(format!("a key has {WORD_KEY} bytes, or {KEY_BYTES} to {MOST_KEY_BYTES}")),
+    }
+}
+
+/// Command lines that do not start a run.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// A request for help or the version, with the text to print.
+    Help(String),
+    /// A mistake, as one line that names it.
+    Mistake(String),
+}
+
+impl Args {
+    pub(crate) fn from_command_line() -> Result<Self, Refused> {
+        Self::parse_and_check(std::env::args_os())
+    }
+
+    fn parse_and_check(
+        words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
+    ) -> Result<Self, Refused> {
+        let args = Self::try_parse_from(words).map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Refused::Help(error.to_string()),
+            _ => Refused::Mistake(one_line(&error.to_string())),
+        })?;
+        if args.workload == Workload::E && !args.structure.has_scans() {
+            let structure = args.structure.name();
+            return Err(Refused::Mistake(format!("--workload e: the structure {structure} has no scans")));
+        }
+        if args.node_id >= args.nodes {
+            let (id, nodes) = (args.node_id, args.nodes);
+            return Err(Refused::Mistake(format!(
+                "--node-id {id}: with --nodes {nodes} it must be below {nodes}"
+            )));
+        }
+        if args.writers() > u64::from(u32::MAX) {
+            let (threads, tasks, most) = (args.threads, args.tasks, u32::MAX);
+            return Err(Refused::Mistake(format!(
+                "--threads {threads} and --tasks {tasks}: a run has at most {most} tasks"
+            )));
+        }
+        Ok(args)
+    }
+
+    /// The arguments of a test.
+    #[cfg(test)]
+    pub(crate) fn of(words: &str) -> Self {
+        Self::parse_from(std::iter::once("ycsb").chain(words.split_whitespace()))
+    }
+
+    /// The number of tasks of all processes.
+    fn writers(&self) -> u64 {
+        self.threads.saturating_mul(self.tasks).saturating_mul(self.nodes.into())
+    }
+
+    pub(crate) fn distribution(&self) -> Distribution {
+        self.distribution.unwrap_or(self.workload.distribution())
+    }
+
+    /// The numbers of tasks of the runs.
+    pub(crate) fn series(&self) -> Vec<u64> {
+        let smaller = std::iter::successors(Some(1), |tasks| Some(tasks * 2));
+        let smaller = smaller.take_while(|tasks| self.plot.is_some() && *tasks < self.tasks);
+        smaller.chain([self.tasks]).collect()
+    }
+}
+
+/// A message of several lines as one line, without the advice at its end.
+fn one_line(message: &str) -> String {
+    let lines = message
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let message: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("tip:")).collect();
+    message.join(" ").trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &str) -> Result<Args, Refused> {
+        Args::parse_and_check(format!("ycsb {words}").split_whitespace())
+    }
+
+    #[test]
+    fn every_flag_has_a_default() {
+        let args = parsed("").unwrap();
+        assert_eq!((args.workload, args.distribution()), (Workload::A, Distribution::Zipfian));
+        assert_eq!((args.key_size, args.value_size, args.series()), (16, 100, vec![1]));
+    }
+
+    #[test]
+    fn a_workload_has_its_distribution_unless_another_is_given() {
+        assert_eq!(parsed("--workload D").unwrap().distribution(), Distribution::Latest);
+        let uniform = parsed("--workload d --distribution uniform").unwrap();
+        assert_eq!(uniform.distribution(), Distribution::Uniform);
+    }
+
+    #[test]
+    fn a_plot_is_of_runs_with_more_and_more_tasks() {
+        assert_eq!(parsed("--plot x.svg --tasks 12").unwrap().series(), [1, 2, 4, 8, 12]);
+        assert_eq!(parsed("--plot x.svg --tasks 8").unwrap().series(), [1, 2, 4, 8]);
+        assert_eq!(parsed("--tasks 8").unwrap().series(), [8]);
+    }
+
+    #[test]
+    fn each_mistake_is_one_line_that_names_it() {
+        for (words, named) in [
+            ("--threads 0", "--threads"),
+            ("--tasks 0", "--tasks"),
+            ("--records 0", "--records"),
+            ("--records many", "many"),
+            ("--value-size 31", "'31' for '--value-size"),
+            ("--value-size 1048577", "at most 1 MiB"),
+            ("--value-size 2MiB", "at most 1 MiB"),
+            ("--value-size large", "large"),
+            ("--key-size 9", "'9' for '--key-size"),
+            ("--key-size 1025", "1025"),
+            ("--workload e", "--workload e"),
+            ("--workload g", "'g' for '--workload"),
+            ("--structure tree", "'tree' for '--structure"),
+            ("--distribution normal", "normal"),
+            ("--nodes 3 --node-id 3", "--node-id 3"),
+            ("--nodes 0", "--nodes"),
+            ("--ops 4294967296", "--ops"),
+            ("--threads 262144 --tasks 1048576", "--tasks 1048576"),
+            ("--colour red", "--colour"),
+            ("surplus", "surplus"),
+            ("--seed", "--seed"),
+        ] {
+            match parsed(words) {
+                Err(Refused::Mistake(line)) => {
+                    assert!(line.contains(named) && !line.contains('\n'), "{words}: {line}");
+                }
+                other => panic!("{words}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_can_have_units() {
+        assert_eq!(parsed("--value-size 1MiB").unwrap().value_size, 1 << 20);
+        assert_eq!(parsed("--value-size 4KiB --key-size 8").unwrap().value_size, 4096);
+    }
+}

@@ -1,0 +1,143 @@
+//! Stores with planted faults, which the verification must find. They are ordered, so workload e runs on them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, LazyLock, Mutex};
+
+use farfield::prelude::*;
+use farfield_collections::Counters;
+
+use crate::args::Args;
+use crate::mix::{Kind, Workload};
+use crate::store::Store;
+use crate::{verdict, workload};
+
+const SOUND: u8 = 0;
+const LOSES_UPDATES: u8 = 1;
+const TEARS_VALUES: u8 = 2;
+const LOSES_INSERTIONS: u8 = 3;
+const MODIFIES_IN_TWO_STEPS: u8 = 4;
+const MISPLACES_VALUES: u8 = 5;
+const LEAKS: u8 = 6;
+
+type Records = Arc<Mutex<BTreeMap<u64, Vec<u8>>>>;
+
+/// The records of all stores of this process, by their numbers.
+static STORES: LazyLock<Mutex<HashMap<u64, Records>>> = LazyLock::new(Mutex::default);
+
+#[remote]
+struct Root {
+    number: u64,
+}
+
+/// Records in local memory. Each operation has a round trip.
+struct Planted<const FAULT: u8> {
+    root: RemotePtr<Root>,
+    records: Records,
+}
+
+impl<const FAULT: u8> Planted<FAULT> {
+    async fn round_trip(&self, ct: &ComputeThread) -> Result<()> {
+        self.root.read(&ct.pin()).await.map(drop)
+    }
+}
+
+impl<const FAULT: u8> Store for Planted<FAULT> {
+    type Root = Root;
+
+    async fn create(ct: &ComputeThread) -> Result<RemotePtr<Root>> {
+        let number = {
+            let mut stores = STORES.lock().unwrap();
+            let number = stores.len() as u64;
+            stores.insert(number, Records::default());
+            number
+        };
+        Root::new_in(ct, Root::init(number)).await?.write(ct).await
+    }
+    async fn attach(root: RemotePtr<Root>, _: usize, ct: &ComputeThread) -> Result<Self> {
+        let number = root.read(&ct.pin()).await?.number;
+        Ok(Self { root, records: Arc::clone(&STORES.lock().unwrap()[&number]) })
+    }
+    async fn read(&self, record: u64, ct: &ComputeThread) -> Result<Option<Vec<u8>>> {
+        self.round_trip(ct).await?;
+        Ok(self.records.lock().unwrap().get(&record).cloned())
+    }
+    async fn insert(&self, record: u64, value: &[u8], ct: &ComputeThread) -> Result<bool> {
+        self.round_trip(ct).await?;
+        let is_lost = FAULT == LOSES_INSERTIONS && record % 50 == 49;
+        Ok(is_lost || self.records.lock().unwrap().insert(record, value.to_vec()).is_none())
+    }
+    async fn update(&self, record: u64, value: &[u8], ct: &ComputeThread) -> Result<bool> {
+        self.round_trip(ct).await?;
+        let mut records = self.records.lock().unwrap();
+        let record = if FAULT == MISPLACES_VALUES { record ^ 1 } else { record };
+        let Some(stored) = records.get_mut(&record) else { return Ok(false) };
+        match FAULT {
+            LOSES_UPDATES if record % 7 == 3 => {}
+            TEARS_VALUES => stored[40..].copy_from_slice(&value[40..]),
+            _ => *stored = value.to_vec(),
+        }
+        Ok(true)
+    }
+    async fn modify(
+        &self,
+        record: u64,
+        mut f: impl FnMut(&[u8]) -> Vec<u8>,
+        ct: &ComputeThread,
+    ) -> Result<Option<Vec<u8>>> {
+        let Some(old) = self.read(record, ct).await? else { return Ok(None) };
+        if FAULT == MODIFIES_IN_TWO_STEPS {
+            ct.yield_now().await;
+            self.records.lock().unwrap().insert(record, f(&old));
+            return Ok(Some(old));
+        }
+        let mut records = self.records.lock().unwrap();
+        let old = records[&record].clone();
+        records.insert(record, f(&old));
+        Ok(Some(old))
+    }
+    async fn scan(&self, record: u64, length: u64, ct: &ComputeThread) -> Result<Vec<Vec<u8>>> {
+        self.round_trip(ct).await?;
+        let records = self.records.lock().unwrap();
+        Ok(records.range(record..).take(length as usize).map(|(_, value)| value.clone()).collect())
+    }
+    async fn check(&self, ct: &ComputeThread) -> Result<u64> {
+        self.round_trip(ct).await?;
+        Ok(self.records.lock().unwrap().len() as u64)
+    }
+    async fn destroy(self, ct: &ComputeThread) -> Result<()> {
+        if FAULT == LEAKS { Ok(()) } else { ct.delete(self.root).await }
+    }
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+}
+
+fn outcome<const FAULT: u8>(workload: Workload) -> (workload::Outcome, String) {
+    let words = "--records 100 --ops 2000 --threads 2 --tasks 4 --cluster local:size=1MiB,delay=2";
+    let args = Args { workload, ..Args::of(words) };
+    let outcome = workload::run::<Planted<FAULT>>(&args).unwrap().remove(0);
+    let faults = verdict::faults(&args, &outcome).join("; ");
+    (outcome, faults)
+}
+
+#[test]
+fn a_sound_store_is_verified_in_every_workload() {
+    use Workload::{A, B, C, D, E, F};
+    for workload in [A, B, C, D, E, F] {
+        let (outcome, faults) = outcome::<SOUND>(workload);
+        assert_eq!(faults, "", "{workload:?}");
+        assert_eq!(outcome.measures.get(Kind::Scan).is_some(), workload == E);
+    }
+}
+
+#[test]
+fn each_planted_fault_is_found() {
+    let found = |(_, faults): (_, String), named: &str| assert!(faults.contains(named), "{named}: {faults}");
+    found(outcome::<LOSES_UPDATES>(Workload::A), "has its first value for writer");
+    found(outcome::<TEARS_VALUES>(Workload::A), "has a torn value");
+    found(outcome::<LOSES_INSERTIONS>(Workload::D), "is missing");
+    found(outcome::<LOSES_INSERTIONS>(Workload::E), "records, but 100 +");
+    found(outcome::<MODIFIES_IN_TWO_STEPS>(Workload::F), "read-modify-writes, but");
+    found(outcome::<MISPLACES_VALUES>(Workload::B), "has the value of record");
+    found(outcome::<LEAKS>(Workload::C), "objects were allocated");
+}

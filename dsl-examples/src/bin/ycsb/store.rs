@@ -1,0 +1,127 @@
+//! `Store`: the operations of a structure that the workloads use.
+
+use std::borrow::Borrow;
+
+use farfield::prelude::*;
+use farfield::{Bytes, Error, Remote};
+use farfield_collections::{Counters, HashMap, HashMapRoot};
+
+use crate::record;
+
+/// A map from records to byte strings in far memory; the handle of a thread.
+pub(crate) trait Store: Sized {
+    type Root: Remote;
+
+    /// Creates an empty map.
+    async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self::Root>>;
+    /// Returns a handle of a map whose keys have `key_size` bytes.
+    async fn attach(root: RemotePtr<Self::Root>, key_size: usize, ct: &ComputeThread) -> Result<Self>;
+    async fn read(&self, record: u64, ct: &ComputeThread) -> Result<Option<Vec<u8>>>;
+    /// Returns `false` if the record was present.
+    async fn insert(&self, record: u64, value: &[u8], ct: &ComputeThread) -> Result<bool>;
+    /// Returns `false` if the record was absent.
+    async fn update(&self, record: u64, value: &[u8], ct: &ComputeThread) -> Result<bool>;
+    /// Replaces a value by what `f` makes of it, atomically. Returns the old value.
+    async fn modify(
+        &self,
+        record: u64,
+        f: impl FnMut(&[u8]) -> Vec<u8>,
+        ct: &ComputeThread,
+    ) -> Result<Option<Vec<u8>>>;
+    /// Returns up to `length` values in the order of their keys, from that of `record` on.
+    async fn scan(&self, record: u64, length: u64, ct: &ComputeThread) -> Result<Vec<Vec<u8>>>;
+    /// Checks the structure, which nobody changes. Returns the number of records.
+    async fn check(&self, ct: &ComputeThread) -> Result<u64>;
+    /// Frees the map, which nobody uses any more.
+    async fn destroy(self, ct: &ComputeThread) -> Result<()>;
+    /// Returns what this handle has counted.
+    fn counters(&self) -> Counters;
+}
+
+/// The keys of records.
+pub(crate) trait Keys {
+    type Stored: Bytes;
+    type Key: Borrow<<Self::Stored as Bytes>::Borrowed>;
+
+    /// Returns the key of a record, of `size` bytes.
+    fn key(record: u64, size: usize) -> Self::Key;
+}
+
+/// Keys that are byte strings.
+pub(crate) struct Strings;
+
+impl Keys for Strings {
+    type Stored = Vec<u8>;
+    type Key = Vec<u8>;
+
+    fn key(record: u64, size: usize) -> Vec<u8> {
+        record::key(record, size)
+    }
+}
+
+/// Keys that are words: the numbers of records.
+pub(crate) struct Words;
+
+impl Keys for Words {
+    type Stored = u64;
+    type Key = u64;
+
+    fn key(record: u64, _: usize) -> u64 {
+        record
+    }
+}
+
+/// A hash map of records.
+pub(crate) struct Hashed<K: Keys> {
+    map: HashMap<K::Stored, Vec<u8>>,
+    key_size: usize,
+}
+
+impl<K: Keys> Hashed<K> {
+    fn key(&self, record: u64) -> K::Key {
+        K::key(record, self.key_size)
+    }
+}
+
+impl<K: Keys> Store for Hashed<K>
+where
+    HashMapRoot<K::Stored, Vec<u8>>: Remote,
+{
+    type Root = HashMapRoot<K::Stored, Vec<u8>>;
+
+    async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self::Root>> {
+        HashMap::create(ct).await
+    }
+    async fn attach(root: RemotePtr<Self::Root>, key_size: usize, ct: &ComputeThread) -> Result<Self> {
+        Ok(Self { map: HashMap::attach(root, ct).await?, key_size })
+    }
+    async fn read(&self, record: u64, ct: &ComputeThread) -> Result<Option<Vec<u8>>> {
+        self.map.get(self.key(record).borrow(), ct).await
+    }
+    async fn insert(&self, record: u64, value: &[u8], ct: &ComputeThread) -> Result<bool> {
+        self.map.insert(self.key(record).borrow(), value, ct).await
+    }
+    async fn update(&self, record: u64, value: &[u8], ct: &ComputeThread) -> Result<bool> {
+        self.map.update(self.key(record).borrow(), value, ct).await
+    }
+    async fn modify(
+        &self,
+        record: u64,
+        mut f: impl FnMut(&[u8]) -> Vec<u8>,
+        ct: &ComputeThread,
+    ) -> Result<Option<Vec<u8>>> {
+        self.map.modify(self.key(record).borrow(), |value| value.map(|value| f(&value)), ct).await
+    }
+    async fn scan(&self, _: u64, _: u64, _: &ComputeThread) -> Result<Vec<Vec<u8>>> {
+        Err(Error::other("a hash map has no scans"))
+    }
+    async fn check(&self, ct: &ComputeThread) -> Result<u64> {
+        self.map.check(ct).await
+    }
+    async fn destroy(self, ct: &ComputeThread) -> Result<()> {
+        self.map.destroy(ct).await
+    }
+    fn counters(&self) -> Counters {
+        self.map.counters()
+    }
+}
