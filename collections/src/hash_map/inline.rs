@@ -64,7 +64,7 @@
 //! # Growth
 //!
 //! A client whose key finds no slot releases its lock, and takes those of all buckets of the table, at most 16, in ascending order: so no circle of clients
-//! waits. It distributes the keys over a table of twice the size, up to 4 KiB, or over two. One chain writes the new tables, exchanges the entry, sets that
+//! waits. It distributes the keys over a table of twice the size, up to 4 KiB, or over two. One chain writes the new tables; the next exchanges the entry, sets that
 //! of the second, and releases the locks. Readers do not notice. All memory is allocated before that chain: if there is none, the map is as it was, and
 //! usable. Tables do not shrink: a removed key's slot is free for any key of its bucket.
 //!
@@ -76,7 +76,7 @@
 //! A lock, at most, which the next client takes over when the owner is known to be dead; a future that is dropped releases its own. The data is whole after each
 //! WRITE of a chain: an insertion without its state has no effect, other changes are one word, and a split without the entry of the second table is
 //! invariant 4. So the next owner repairs nothing. A table that no entry links to is freed by a sweep, if its client is dead. A future that
-//! is dropped while it replaces a table may leave the old one until then.
+//! is dropped while it replaces a table leaves nothing: see `op::replace`.
 //!
 //! # Keys with equal hashes
 //!
