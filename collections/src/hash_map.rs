@@ -96,10 +96,11 @@
 //! ```
 
 mod cache;
+mod counters;
 mod directory;
 mod entry;
 mod growth;
-mod inline;
+pub(crate) mod inline;
 mod layout;
 mod table;
 mod walk;
@@ -112,15 +113,15 @@ use farfield::layout::fingerprint;
 use farfield::prelude::*;
 use farfield::{Bytes, Error, error};
 
-use cache::{Counting, HotSlots};
+use cache::HotSlots;
+use counters::Counting;
 use directory::{Directory, Known};
 use entry::{check_size, entry_bytes, new_entry, not_an_entry, split_entry, write_entry};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use layout::*;
 use table::{Decision, Put, Tables};
 
-pub use cache::Counters;
-pub use inline::{InlineHashMap, InlineHashMapRoot, InlineIter};
+pub use counters::Counters;
 pub use layout::HashMapRoot;
 pub use walk::Iter;
 

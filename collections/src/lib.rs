@@ -4,4 +4,5 @@
 
 mod hash_map;
 
-pub use hash_map::{Counters, HashMap, HashMapRoot, InlineHashMap, InlineHashMapRoot, InlineIter, Iter};
+pub use hash_map::inline::{InlineHashMap, InlineHashMapRoot, InlineIter};
+pub use hash_map::{Counters, HashMap, HashMapRoot, Iter};

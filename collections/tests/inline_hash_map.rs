@@ -311,6 +311,46 @@ fn each_future_can_be_dropped_at_each_await() {
             map.destroy(ct).await
         });
         run.unwrap_or_else(|error| panic!("{url}: {error}"));
+        let metrics = cluster.metrics();
+        assert_eq!(metrics.allocated, metrics.freed, "{url}: objects are lost");
+    }
+}
+
+#[test]
+fn an_insertion_that_is_dropped_anywhere_in_a_growth_loses_nothing() {
+    // Inserts keys up to one whose insertion is dropped after some polls. Returns the keys whose insertions replaced tables, and whether it was done.
+    let inserted = |last: u64, polls: usize| {
+        let cluster = Cluster::connect("sim:size=16MiB").unwrap();
+        let run = cluster.run(1, async |ct| {
+            let map = InlineHashMap::attach(InlineHashMap::<u64, u64>::create(ct).await?, ct).await?;
+            let mut growing = Vec::new();
+            for key in 0..last {
+                assert!(map.insert(&key, &key, ct).await?);
+                if map.counters().growths > growing.len() as u64 {
+                    growing.push(key);
+                }
+            }
+            let done = polled(polls, map.insert(&last, &last, ct)).await?.is_some();
+            let found = map.get(&last, ct).await?;
+            assert!(found == Some(last) || found.is_none() && !done);
+            assert_eq!(map.check(ct).await?, last + u64::from(found.is_some()));
+            map.upsert(&last, &0, ct).await?;
+            for key in 0..last {
+                assert_eq!(map.get(&key, ct).await?, Some(key));
+            }
+            map.destroy(ct).await?;
+            Ok((growing, done))
+        });
+        let run = run.unwrap_or_else(|error| panic!("key {last}, {polls} polls: {error}")).swap_remove(0);
+        let metrics = cluster.metrics();
+        assert_eq!(metrics.allocated, metrics.freed, "key {last}, {polls} polls: objects are lost");
+        run
+    };
+    let (growing, _) = inserted(500, usize::MAX);
+    // One bucket is replaced by three; a table of 15 by two.
+    for key in [growing[0], growing[3]] {
+        let polls = (1..1000).find(|polls| inserted(key, *polls).1);
+        assert!(polls.is_some_and(|polls| polls > 8), "{polls:?}");
     }
 }
 

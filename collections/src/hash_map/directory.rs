@@ -6,7 +6,7 @@ use std::fmt;
 use farfield::Remote;
 use farfield::prelude::*;
 
-use super::cache::Counting;
+use super::counters::Counting;
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use super::layout::*;
 

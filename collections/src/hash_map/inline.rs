@@ -64,7 +64,7 @@
 //! # Growth
 //!
 //! A client whose key finds no slot releases its lock, and takes those of all buckets of the table, at most 16, in ascending order: so no circle of clients
-//! waits. It distributes the keys over a table of twice the size, up to 4 KiB, or over two. One chain writes the new tables, exchanges the entry, sets that
+//! waits. It distributes the keys over a table of twice the size, up to 4 KiB, or over two. One chain writes the new tables; the next exchanges the entry, sets that
 //! of the second, and releases the locks. Readers do not notice. All memory is allocated before that chain: if there is none, the map is as it was, and
 //! usable. Tables do not shrink: a removed key's slot is free for any key of its bucket.
 //!
@@ -76,7 +76,7 @@
 //! A lock, at most, which the next client takes over when the owner is known to be dead; a future that is dropped releases its own. The data is whole after each
 //! WRITE of a chain: an insertion without its state has no effect, other changes are one word, and a split without the entry of the second table is
 //! invariant 4. So the next owner repairs nothing. A table that no entry links to is freed by a sweep, if its client is dead. A future that
-//! is dropped while it replaces a table may leave the old one until then.
+//! is dropped while it replaces a table leaves nothing: see `op::replace`.
 //!
 //! # Keys with equal hashes
 //!
@@ -113,7 +113,7 @@ use farfield::layout::fingerprint;
 use farfield::prelude::*;
 use farfield::{Error, error};
 
-use super::cache::{Counters, Counting};
+use super::counters::{Counters, Counting};
 use super::directory::{Directory, Known};
 use super::layout::{Shard, TableTag, seed};
 use buckets::{InlineShard, InlineTable, Locks};
@@ -320,7 +320,51 @@ impl<K: Word, V: Word> InlineHashMap<K, V> {
     /// meanwhile it has, or not. The keys of a bucket are those of one moment.
     #[allow(clippy::iter_not_returning_iterator)] // each table is a READ, which an `Iterator` could not wait for
     pub fn iter<'a>(&'a self, ct: &'a ComputeThread) -> InlineIter<'a, K, V> {
-        InlineIter::new(self, ct)
+        InlineIter::new(&self.tables, ct)
+    }
+
+    /// Returns the number of keys: exact while nobody changes the map. Two round trips for each table of at most 225 keys, which read the states of
+    /// its buckets.
+    ///
+    /// # Errors
+    /// Those of a READ.
+    pub async fn len(&self, ct: &ComputeThread) -> Result<u64> {
+        self.tables.len(ct).await
+    }
+
+    /// Returns whether no key is in the map. See [`len`](Self::len).
+    ///
+    /// # Errors
+    /// Those of a READ.
+    pub async fn is_empty(&self, ct: &ComputeThread) -> Result<bool> {
+        Ok(self.len(ct).await? == 0)
+    }
+
+    /// Checks the invariants of a map that nobody changes: that each key is in its bucket, once; that keys and values are of their types; that no lock is
+    /// held or abandoned; and that the directory has each table once. Returns the number of keys.
+    ///
+    /// # Errors
+    /// One that names the first fault.
+    pub async fn check(&self, ct: &ComputeThread) -> Result<u64> {
+        self.tables.check::<K, V>(ct).await
+    }
+
+    /// Finishes what dead clients have left half done: splits whose second table has no entry yet, and locks. Nobody need call it: an operation that
+    /// meets them does the same. One round trip for each table, and two for each lock of a dead client.
+    ///
+    /// # Errors
+    /// Those of a lock.
+    pub async fn recover(&self, ct: &ComputeThread) -> Result<()> {
+        self.tables.recover(ct).await
+    }
+
+    /// Frees the map. Nobody may use it any more. Two round trips for each table of at most 225 keys.
+    ///
+    /// # Errors
+    /// Those of a READ.
+    pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
+        self.tables.destroy(ct).await?;
+        ct.delete(self.root).await
     }
 }
 

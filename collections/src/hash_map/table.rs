@@ -3,7 +3,8 @@
 use farfield::op::{Replacement, Staged};
 use farfield::prelude::*;
 
-use super::cache::{Counting, Hot, HotSlots};
+use super::cache::{Hot, HotSlots};
+use super::counters::Counting;
 use super::directory::{Directory, Known, not_a_map};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use super::layout::*;

@@ -83,8 +83,8 @@ impl InlineTables {
         // They are released wherever this function ends.
         let locks = self.lock_all(part, &locks_of(index, known.scale()), g).await?;
         let places = (0..buckets(known.scale())).map(|number| known.table.buckets().at(number).address());
-        let buckets = places.map(|at| op::peek::<InlineBucket>(RemotePtr::from_address(at)));
-        let (link, read) = g.chain((op::load(entry), buckets.collect::<Vec<_>>())).submit().await?;
+        let peeks = places.map(|at| op::peek::<InlineBucket>(RemotePtr::from_address(at)));
+        let (link, read) = g.chain((op::load(entry), peeks.collect::<Vec<_>>())).submit().await?;
         if !known.is(link) {
             directory.learn(index, link);
             return Ok(());
@@ -104,29 +104,32 @@ impl InlineTables {
 
         // All that may fail for want of memory has been done.
         let depth = known.depth() as u8 + u8::from(plan.upper.is_some());
-        let (mut lower, lower_word) = plan.lower.build(directory, depth, g).await?;
+        let (mut lower, _) = plan.lower.build(directory, depth, g).await?;
         let mut upper = None;
         let mut link_upper = None;
         if let (Some(contents), Some(other)) = (&plan.upper, other) {
             let (table, word) = contents.build(directory, depth, g).await?;
             lower.set(|table| table.sibling(), word);
-            upper = Some(op::write(table));
-            link_upper = Some(op::compare_exchange_link(other, TableWord::default(), word));
+            upper = Some(op::stage(table));
+            link_upper = Some(op::compare_exchange_link(other, TableWord::NULL, word));
         }
-        let exchange = op::compare_exchange_link(entry, known.word(false)?, lower_word);
+        let (lower, upper) = g.chain((op::stage(lower), upper)).submit().await?;
+        let tag = TableTag::new(depth, plan.lower.scale, false);
+        let new = lower.tagged(tag)?.with(upper);
+        let replace = op::replace(entry, link, buckets(known.scale()), new);
         let releases: Vec<_> = locks.into_iter().map(op::release).collect();
-        let chain = g.chain((op::write(lower), upper, exchange, link_upper, releases));
         // Under the locks no CAS can fail but that of the upper half, if a reader has found it through `sibling`.
-        let (_, _, exchanged, _, _) = chain.submit().await?;
-        if let Err(refused) = exchanged {
-            let current = refused.current;
-            return Err(farfield::Error::other(format!(
-                "the entry of {table:?} has changed to {current:?}, though its locks were held: the map is corrupted"
-            )));
+        match g.chain((replace, link_upper, releases)).submit().await? {
+            (Ok(replaced), _, _) => {
+                directory.forget(index);
+                self.counting.count(|counters| counters.growths += 1);
+                replaced.retire(g).await
+            }
+            (Err(refused), _, _) => Err(farfield::Error::other(format!(
+                "the entry of {table:?} has changed to {:?}, though its locks were held: the map is corrupted",
+                refused.current
+            ))),
         }
-        directory.forget(index);
-        self.counting.count(|counters| counters.growths += 1);
-        g.sched_reclaim(table).await
     }
 
     /// Takes locks in their order, each client the same: so none waits for another in a circle. One round trip, if all are free.

@@ -2,7 +2,7 @@
 
 use farfield::prelude::*;
 
-use super::super::cache::Counting;
+use super::super::counters::Counting;
 use super::super::directory::{Directory, Known, not_a_map};
 use super::super::layout::{DirectoryPlace, Hash};
 use super::buckets::{BucketPlace, InlineBucket, InlineShard, InlineTable, StateWord, home, lock_of};

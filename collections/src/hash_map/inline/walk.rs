@@ -7,7 +7,6 @@ use farfield::prelude::*;
 
 use super::super::directory::{Cursor, Known};
 use super::super::layout::mask;
-use super::InlineHashMap;
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use super::buckets::*;
 use super::operations::InlineTables;
@@ -55,17 +54,17 @@ impl InlineTables {
     }
 }
 
-/// The keys of a map and their values: see [`InlineHashMap::iter`].
+/// The keys of a map and their values: see [`InlineHashMap::iter`](super::InlineHashMap::iter).
 pub struct InlineIter<'a, K: Word, V: Word> {
-    map: &'a InlineHashMap<K, V>,
+    tables: &'a InlineTables,
     ct: &'a ComputeThread,
     cursor: Cursor,
     ready: VecDeque<(K, V)>,
 }
 
 impl<'a, K: Word, V: Word> InlineIter<'a, K, V> {
-    pub(super) fn new(map: &'a InlineHashMap<K, V>, ct: &'a ComputeThread) -> Self {
-        Self { map, ct, cursor: Cursor::default(), ready: VecDeque::new() }
+    pub(super) fn new(tables: &'a InlineTables, ct: &'a ComputeThread) -> Self {
+        Self { tables, ct, cursor: Cursor::default(), ready: VecDeque::new() }
     }
 
     /// Returns the next key and its value. Two round trips for each table of at most 225 keys. If the future is dropped, no key is lost.
@@ -76,10 +75,10 @@ impl<'a, K: Word, V: Word> InlineIter<'a, K, V> {
         while self.ready.is_empty() {
             let g = &self.ct.pin();
             let mut cursor = self.cursor;
-            let Some((_, _, known, table)) = self.map.tables.next_table(&mut cursor, g).await? else {
+            let Some((_, _, known, table)) = self.tables.next_table(&mut cursor, g).await? else {
                 return Ok(None);
             };
-            let read = self.map.tables.read_buckets(table, known.scale(), g).await?;
+            let read = self.tables.read_buckets(table, known.scale(), g).await?;
             let pairs = read.iter().flat_map(|bucket| bucket.pairs());
             let pairs: Option<VecDeque<_>> =
                 pairs.map(|(key, value)| Some((K::from_word(key)?, V::from_word(value)?))).collect();
@@ -95,17 +94,13 @@ pub(super) fn not_of_its_types() -> Error {
     Error::other("a word of the map is no key or value of its types")
 }
 
-impl<K: Word, V: Word> InlineHashMap<K, V> {
-    /// Returns the number of keys: exact while nobody changes the map. Two round trips for each table of at most 225 keys, which read the states of
-    /// its buckets.
-    ///
-    /// # Errors
-    /// Those of a READ.
-    pub async fn len(&self, ct: &ComputeThread) -> Result<u64> {
+impl InlineTables {
+    /// Returns the number of keys.
+    pub(super) async fn len(&self, ct: &ComputeThread) -> Result<u64> {
         let (mut cursor, mut len) = (Cursor::default(), 0);
         loop {
             let g = &ct.pin();
-            let Some((_, _, known, table)) = self.tables.next_table(&mut cursor, g).await? else {
+            let Some((_, _, known, table)) = self.next_table(&mut cursor, g).await? else {
                 return Ok(len);
             };
             let states = (0..buckets(known.scale())).map(|number| table.buckets().at(number).state());
@@ -114,22 +109,10 @@ impl<K: Word, V: Word> InlineHashMap<K, V> {
         }
     }
 
-    /// Returns whether no key is in the map. See [`len`](Self::len).
-    ///
-    /// # Errors
-    /// Those of a READ.
-    pub async fn is_empty(&self, ct: &ComputeThread) -> Result<bool> {
-        Ok(self.len(ct).await? == 0)
-    }
-
-    /// Checks the invariants of a map that nobody changes: that each key is in its bucket, once; that keys and values are of their types; that no lock is
-    /// held or abandoned; and that the directory has each table once. Returns the number of keys.
-    ///
-    /// # Errors
-    /// One that names the first fault.
-    pub async fn check(&self, ct: &ComputeThread) -> Result<u64> {
+    /// Checks the invariants: see [`InlineHashMap::check`](super::InlineHashMap::check).
+    pub(super) async fn check<K: Word, V: Word>(&self, ct: &ComputeThread) -> Result<u64> {
         let (mut cursor, mut len) = (Cursor::default(), 0);
-        for shard in &self.tables.shards {
+        for shard in &self.shards {
             let locks = read_locks(*shard, ct).await?;
             if let Some(lock) = locks.iter().position(|lock| lock.is_held() || lock.is_abandoned()) {
                 let what = format!("lock {lock} of the shard {shard:?} is not free: {:?}", locks[lock]);
@@ -138,7 +121,7 @@ impl<K: Word, V: Word> InlineHashMap<K, V> {
         }
         loop {
             let g = &ct.pin();
-            let Some((shard, index, known, table)) = self.tables.next_table(&mut cursor, g).await? else {
+            let Some((shard, index, known, table)) = self.next_table(&mut cursor, g).await? else {
                 return Ok(len);
             };
             let fault =
@@ -146,7 +129,7 @@ impl<K: Word, V: Word> InlineHashMap<K, V> {
             if index >> known.depth() != 0 {
                 return Err(fault(format!("it has depth {}", known.depth())));
             }
-            let read = self.tables.read_buckets(table, known.scale(), g).await?;
+            let read = self.read_buckets(table, known.scale(), g).await?;
             for (number, bucket) in read.iter().enumerate() {
                 if bucket.state.is_corrupt() {
                     return Err(fault(format!("bucket {number} has the state {:?}", bucket.state)));
@@ -154,8 +137,8 @@ impl<K: Word, V: Word> InlineHashMap<K, V> {
                 let mut keys = HashSet::new();
                 for slot in bucket.state.present() {
                     let (key, value) = (bucket.keys[slot], bucket.values[slot]);
-                    let hash = self.tables.hash(key);
-                    let is_here = hash.shard(self.tables.shards.len()) == shard
+                    let hash = self.hash(key);
+                    let is_here = hash.shard(self.shards.len()) == shard
                         && hash.ident & mask(known.depth()) == index
                         && home(hash.ident, known.scale()) == number as u64;
                     let fault = |what| {
@@ -178,21 +161,17 @@ impl<K: Word, V: Word> InlineHashMap<K, V> {
         }
     }
 
-    /// Finishes what dead clients have left half done: splits whose second table has no entry yet, and locks. Nobody need call it: an operation that
-    /// meets them does the same. One round trip for each table, and two for each lock of a dead client.
-    ///
-    /// # Errors
-    /// Those of a lock.
-    pub async fn recover(&self, ct: &ComputeThread) -> Result<()> {
+    /// Finishes splits, and releases the locks of dead clients.
+    pub(super) async fn recover(&self, ct: &ComputeThread) -> Result<()> {
         let mut cursor = Cursor::default();
         loop {
             let g = &ct.pin();
             // Looking for each half of a split gives it its entry.
-            if self.tables.next_table(&mut cursor, g).await?.is_none() {
+            if self.next_table(&mut cursor, g).await?.is_none() {
                 break;
             }
         }
-        for shard in &self.tables.shards {
+        for shard in &self.shards {
             let locks = read_locks(*shard, ct).await?;
             for (number, state) in locks.iter().enumerate() {
                 if state.is_held() || state.is_abandoned() {
@@ -205,26 +184,23 @@ impl<K: Word, V: Word> InlineHashMap<K, V> {
         Ok(())
     }
 
-    /// Frees the map. Nobody may use it any more. Two round trips for each table of at most 225 keys.
-    ///
-    /// # Errors
-    /// Those of a READ.
-    pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
+    /// Frees all but the root.
+    pub(super) async fn destroy(self, ct: &ComputeThread) -> Result<()> {
         let mut cursor = Cursor::default();
         let mut tables = Vec::new();
         loop {
             let g = &ct.pin();
-            let Some((_, _, known, _)) = self.tables.next_table(&mut cursor, g).await? else { break };
+            let Some((_, _, known, _)) = self.next_table(&mut cursor, g).await? else { break };
             tables.push(known.table);
         }
         for table in tables {
             ct.delete(table).await?;
         }
-        for (directory, shard) in self.tables.directories.iter().zip(&self.tables.shards) {
+        for (directory, shard) in self.directories.iter().zip(&self.shards) {
             directory.delete_levels(ct).await?;
             ct.delete(*shard).await?;
         }
-        ct.delete(self.root).await
+        Ok(())
     }
 }
 
