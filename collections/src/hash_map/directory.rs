@@ -183,6 +183,17 @@ impl<T: Split> Directory<T> {
         }
     }
 
+    /// Reads all entries. One round trip.
+    async fn load_whole(&self, g: &Guard<'_>) -> Result<()> {
+        let blocks = (0..1 << (self.bits() - BASE_BITS)).filter_map(|block| self.entry(block * BASE as u64));
+        let reads = blocks.map(|first| op::read(RemotePtr::<Entries<T>>::from_address(first.address())));
+        let blocks = g.chain(reads.collect::<Vec<_>>()).submit().await?;
+        for (index, link) in blocks.into_iter().flat_map(|block| block.entries).enumerate() {
+            self.learn(index as u64, link);
+        }
+        Ok(())
+    }
+
     /// Reads the entries of the directory that may be a key's. Returns the index of its table, and the table. One round trip, unless a split is to
     /// be finished, or the directory has grown.
     #[cold]
@@ -194,6 +205,12 @@ impl<T: Split> Directory<T> {
     ) -> Result<(u64, Known<T>)> {
         counting.count(|counters| counters.directory_misses += 1);
         let mut backoff = g.backoff();
+        if self.tables.borrow().is_empty() && self.bits() <= WHOLE_BITS {
+            self.load_whole(g).await?;
+            if let Some(found) = self.find(ident) {
+                return Ok(found);
+            }
+        }
         loop {
             let path = self.path(ident);
             let links: Vec<_> = path.iter().map(|&(_, entry)| op::load(entry)).collect();

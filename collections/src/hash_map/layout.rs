@@ -30,6 +30,8 @@ const BUCKET_BYTES: u64 = 128;
 /// The entries of the directory that a shard holds itself: those of indices of this many bits.
 pub(super) const BASE_BITS: u32 = 6;
 pub(super) const BASE: usize = 1 << BASE_BITS;
+/// The most bits of the indices of a directory that a handle reads as a whole when it first needs it: 4 KiB.
+pub(super) const WHOLE_BITS: u32 = BASE_BITS + 3;
 /// The other entries are in levels, each as large as all before it.
 pub(super) const LEVELS: usize = 18;
 /// The most bits of an index.
@@ -71,6 +73,12 @@ pub(super) struct Shard<T: Remote> {
 #[remote]
 pub(super) struct Level<T: Remote> {
     pub(super) entries: Tail<TaggedLink<T, TableTag>>,
+}
+
+/// As many entries of a directory as a shard has itself, as one READ finds them.
+#[remote]
+pub(super) struct Entries<T: Remote> {
+    pub(super) entries: [TaggedLink<T, TableTag>; BASE],
 }
 
 /// A table of slots.
