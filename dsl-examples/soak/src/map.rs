@@ -21,7 +21,7 @@ const FEW_VALUES: u64 = 4;
 const MIXES: [[u64; 8]; 4] = [
     [25, 15, 10, 10, 8, 7, 8, 7],
     // Blind updates, and their readers.
-    [40, 10, 20, 18, 0, 0, 6, 6],
+    [28, 6, 24, 24, 0, 0, 4, 14],
     // Keys come and go.
     [25, 35, 0, 5, 0, 0, 20, 15],
     // Each update depends on the value.
@@ -122,6 +122,9 @@ fn value(random: &mut Random) -> u64 {
     if random.once("values", 0..4) == 0 { random.range(1..FEW_VALUES) } else { fresh }
 }
 
+/// Flipped in all keys and values: a small number, shifted by some bytes, could look like an address and prevent a block from being swept.
+const FLIPPED: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A key or a value of a map, made from a number.
 pub trait Encoded: Sized {
     /// Encodes a number.
@@ -135,11 +138,11 @@ pub const INVALID: u64 = u64::MAX;
 
 impl Encoded for u64 {
     fn encode(number: u64) -> Self {
-        number
+        number ^ FLIPPED
     }
 
     fn decode(self) -> u64 {
-        self
+        self ^ FLIPPED
     }
 }
 
@@ -147,11 +150,11 @@ impl Encoded for u64 {
 impl Encoded for Vec<u8> {
     fn encode(number: u64) -> Self {
         let bytes = [8, 9, 16, 33, 65, 200, 700][(number % 7) as usize];
-        number.to_le_bytes().into_iter().cycle().take(bytes).collect()
+        (number ^ FLIPPED).to_le_bytes().into_iter().cycle().take(bytes).collect()
     }
 
     fn decode(self) -> u64 {
-        let number = self.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let number = self.first_chunk().map(|bytes| u64::from_le_bytes(*bytes) ^ FLIPPED);
         number.filter(|number| Self::encode(*number) == self).unwrap_or(INVALID)
     }
 }
@@ -176,7 +179,11 @@ macro_rules! map {
                 faults: farfield_testing::Faults,
             ) -> farfield_testing::Plan<farfield_testing::OperationOf<Self>> {
                 let plan = farfield_testing::Plan::draw(seed, faults, Self::operation);
-                farfield_testing::Plan { size_kib: $crate::map::SIZE_KIB, ..plan }
+                farfield_testing::Plan {
+                    size_kib: $crate::map::SIZE_KIB,
+                    limit_ms: $crate::map::LIMIT_MS,
+                    ..plan
+                }
             }
             async fn perform(
                 map: &$map,
@@ -269,8 +276,10 @@ macro_rules! map {
 }
 pub(crate) use map;
 
-/// Far memory of each memory node: a full map, and what is retired.
+/// Far memory of each memory node, for a large map and the objects that it has retired.
 pub(crate) const SIZE_KIB: u64 = 2048;
+/// Virtual time of a run: a sweep of so much memory by threads that stall takes long.
+pub(crate) const LIMIT_MS: u64 = 2000;
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,11 @@
 
 use farfield_testing::{Components, Model};
 
+use MapOperation::{
+    CompareAndUpdate, Drain, Exchange, Fill, Get, GetMany, Insert, Iterate, Modify, Remove, Take, Update,
+    Upsert, Visit,
+};
+
 /// A map from keys to values.
 #[derive(Debug)]
 pub struct Map;
@@ -90,7 +95,6 @@ impl Model for Map {
     type State = Option<u64>;
 
     fn step(value: &mut Option<u64>, operation: &MapOperation) -> MapReply {
-        use MapOperation::*;
         match *operation {
             Get(_) | Visit(_) => MapReply::Value(*value),
             Insert(_, new) => {
@@ -134,7 +138,6 @@ impl Model for Map {
         returned: Option<&MapReply>,
         parts: &[u64],
     ) -> Option<Components<Self>> {
-        use MapOperation::*;
         let flags = match returned {
             Some(MapReply::Flags(flags)) => &flags[..],
             _ => &[],
@@ -171,7 +174,6 @@ impl Model for Map {
     }
 
     fn show(operation: &MapOperation) -> String {
-        use MapOperation::*;
         let batch = |Keys { first, count }| format!("{first}..{}", first + count);
         match *operation {
             Get(key) => format!("get({key})"),
