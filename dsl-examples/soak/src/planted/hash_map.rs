@@ -16,58 +16,59 @@ pub(super) const BUGS: &[Planted] = &[
         edits: &[
             (
                 "\
-                for (bucket, seen) in [(near, &self.window.home), (far, &self.window.next)] {",
+                    for (bucket, seen) in buckets.into_iter().zip([&seen.home, &seen.next]) {",
                 "\
-                let mut vacant = None;
-                for (bucket, seen) in [(near, &self.window.home), (far, &self.window.next)] {",
+                    let mut vacant = None;
+                    for (bucket, seen) in buckets.into_iter().zip([&seen.home, &seen.next]) {",
             ),
             (
                 "\
-                VACANT => return Slot::Vacant(bucket.idents().at(slot), bucket.links().at(slot)),",
+                    VACANT => return Slot::Vacant(slot.ident(), slot.link()),",
                 "\
-                VACANT if vacant.is_none() => vacant = Some((bucket.idents().at(slot), bucket.links().at(slot))),
-                VACANT => {}",
+                    VACANT if vacant.is_none() => vacant = Some((slot.ident(), slot.link())),
+                    VACANT => {}",
             ),
             (
                 "\
-                        _ => {}
+                                _ => {}
+                            }
+                        }
                     }
-                }
-            }
-            Slot::None
-        }",
+                    Slot::None
+                    }",
                 "\
-                        _ => {}
+                                _ => {}
+                            }
+                        }
                     }
-                }
-            }
-            vacant.map_or(Slot::None, |(ident, link)| Slot::Vacant(ident, link))
-        }",
+                    vacant.map_or(Slot::None, |(ident, link)| Slot::Vacant(ident, link))
+                    }",
             ),
             (
                 "\
-                Slot::Vacant(ident, slot) => match ident.compare_exchange(g, VACANT, hash.ident).await? {
-                    Ok(_) => Some((slot, EntryLink::NULL)),",
+                    Slot::Vacant(ident, slot) => match ident.compare_exchange(g, VACANT, hash.ident).await? {
+                        Ok(_) => Some((slot, EntryLink::NULL)),",
                 "\
-                Slot::Vacant(ident, slot) => match {
-                    let far = seen.table.buckets().at(seen.home + 1);
-                    let is_far = g.index() % 2 == 1 && seen.window.next.idents[0] == VACANT;
-                    let (ident, slot) =
-                        if is_far { (far.idents().at(0), far.links().at(0)) } else { (ident, slot) };
-                    let claimed = ident.compare_exchange(g, VACANT, hash.ident).await?;
-                    if claimed.is_ok() && is_far {
-                        far_slot = Some(slot);
-                    }
-                    claimed
-                } {
-                    Ok(_) => Some((far_slot.take().unwrap_or(slot), EntryLink::NULL)),",
+                    Slot::Vacant(ident, slot) => {
+                        // Some clients prefer the second bucket.
+                        let buckets = seen.known.table.shared(g).buckets();
+                        let far = buckets.at(home(hash.ident, seen.known.scale()) + 1).slots().at(0);
+                        let is_far = g.index() % 2 == 1 && far.ident().load(g).await? == VACANT;
+                        let (ident, slot) = if is_far { (far.ident(), far.link()) } else { (ident, slot) };
+                        match ident.compare_exchange(g, VACANT, hash.ident).await? {
+                        Ok(_) => Some((slot, EntryLink::NULL)),",
             ),
             (
                 "\
-                let Some(unlinked) = &mut unlinked else { return Err(equal_hashes()) };",
+                            continue;
+                        }
+                    },
+                    Slot::None => None,",
                 "\
-                let mut far_slot = None;
-                let Some(unlinked) = &mut unlinked else { return Err(equal_hashes()) };",
+                            continue;
+                        }
+                    }},
+                    Slot::None => None,",
             ),
         ],
         invariant: "all clients that claim a slot for a key try the same one first",
@@ -105,13 +106,15 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_insertions_are_overtaken",
         structure: Structure::SmallHashMap,
-        edits: &[(
-            "\
-                            if how != Put::Insert
-                                && current.tag().blind()",
-            "\
-                            if current.tag().blind()",
-        )],
+        edits: &[
+            (
+                "\
+                    if how != Put::Insert
+                        && refused.current.tag().blind()",
+                "\
+                    if refused.current.tag().blind()",
+            ),
+        ],
         invariant: "only an update is overtaken, never an insertion",
         why: "two clients of a duplicate insertion believe that they have inserted the key, if the key is then updated",
         caught_by: Check::Linearizability,
@@ -120,7 +123,14 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_is_overtaken_by_any_change",
         structure: Structure::SmallHashMap,
-        edits: &[("&& current.tag().blind()", "")],
+        edits: &[
+            (
+                "\
+                    && refused.current.tag().blind()",
+                "\
+                    && true",
+            ),
+        ],
         invariant: "an update is overtaken only by a blind one",
         why: "an update is lost beside a removal or a change that has returned the value before",
         caught_by: Check::Linearizability,
@@ -141,13 +151,15 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_is_overtaken_by_freezing",
         structure: Structure::SmallHashMap,
-        edits: &[(
-            "\
-                && current.tag().blind()
-                && current.shared() != link.shared() =>",
-            "\
-                && current.tag().blind() =>",
-        )],
+        edits: &[
+            (
+                "\
+                    && refused.current.tag().blind()
+                    && refused.current.shared() != link.shared() =>",
+                "\
+                    && refused.current.tag().blind() =>",
+            ),
+        ],
         invariant: "an update is overtaken only by a link that it has not read",
         why: "a link that was frozen since it was read is taken for a newer update, and the update is lost",
         caught_by: Check::Linearizability,
@@ -156,18 +168,23 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_removes_before_it_updates",
         structure: Structure::SmallHashMap,
-        edits: &[(
-            "match self.exchange(slot, link, unlinked, tag, g).await? {",
-            "\
-            if !link.is_null() {
-                let clear = op::compare_exchange_link(slot, EntryWord::from(link), EntryWord::default());
-                if g.chain(clear).submit().await?.is_ok() {
-                    g.sched_reclaim(link.shared()).await?;
-                    link = EntryLink::NULL;
-                }
-            }
-            match self.exchange(slot, link, unlinked, tag, g).await? {",
-        )],
+        edits: &[
+            (
+                "\
+                    let word = new.word();
+                    match",
+                "\
+                    let word = new.word();
+                    if !link.is_null() {
+                        let removal = op::replace(slot, link, bytes(link)?, Replacement::NULL);
+                        if let Ok(replaced) = g.chain(removal).submit().await? {
+                            replaced.retire(g).await?;
+                            link = EntryLink::NULL;
+                        }
+                    }
+                    match",
+            ),
+        ],
         invariant: "an update is one CAS, from the entry before to the new one",
         why: "a lookup misses a key while it is updated",
         caught_by: Check::Linearizability,
@@ -227,16 +244,19 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_frees_replaced_entries",
         structure: Structure::SmallHashMap,
-        edits: &[(
-            "\
-                            self.remember(hash, &seen, slot, word);
-                            if !link.is_null() {
-                                g.sched_reclaim(link.shared()).await?;",
-            "\
-                            self.remember(hash, &seen, slot, word);
-                            if !link.is_null() {
-                                g.delete(link.shared()).await?;",
-        )],
+        edits: &[
+            (
+                "\
+                    self.remember(hash, &seen, slot, (word, blob, tag));
+                    replaced.retire(g).await?;",
+                "\
+                    self.remember(hash, &seen, slot, (word, blob, tag));
+                    std::mem::forget(replaced);
+                    if !link.is_null() {
+                        g.delete(link.shared()).await?;
+                    }",
+            ),
+        ],
         invariant: "an entry is freed only when no guard is older than its removal",
         why: "a slower reader that has read the link reads a freed entry",
         caught_by: Check::Memory,
@@ -255,8 +275,18 @@ pub(super) const BUGS: &[Planted] = &[
         name: "hash_map_trusts_remembered_tables",
         structure: Structure::SmallHashMap,
         edits: &[
-            ("if known.is(link) {", "if known.is(link) || !link.is_null() {"),
-            ("let table = link.shared();", "let table = known.table.shared(g);"),
+            (
+                "\
+                    if known.is(link) {",
+                "\
+                    if known.is(link) || !link.is_null() {",
+            ),
+            (
+                "\
+                    let buckets = link.shared().buckets();",
+                "\
+                    let buckets = known.table.shared(g).buckets();",
+            ),
         ],
         invariant: "a remembered table is used only if the directory still shows it",
         why: "a client uses a table that was replaced, and freed",
@@ -295,13 +325,16 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_leaves_vacant_slots",
         structure: Structure::SmallHashMap,
-        edits: &[(
-            "idents.push(op::compare_exchange(place.idents().at(slot), VACANT, FROZEN));",
-            "\
-            if slot > SLOTS {
-                idents.push(op::compare_exchange(place.idents().at(slot), VACANT, FROZEN));
-            }",
-        )],
+        edits: &[
+            (
+                "\
+                    idents.push(op::compare_exchange(slot.ident(), VACANT, FROZEN));",
+                "\
+                    if number > read.len() {
+                        idents.push(op::compare_exchange(slot.ident(), VACANT, FROZEN));
+                    }",
+            ),
+        ],
         invariant: "vacant slots are frozen, too",
         why: "a key is inserted into a vacant slot of a table that was copied, and is lost",
         caught_by: Check::Linearizability,
@@ -319,14 +352,14 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_replaces_levels",
         structure: Structure::SmallHashMap,
-        edits: &[(
-            "\
-                    .compare_exchange(g, RemotePtr::NULL, new)
-                    .await?;",
-            "\
-                    .store(g, new)
-                    .await?;",
-        )],
+        edits: &[
+            (
+                "\
+                    self.shard.levels().at(level as usize).compare_exchange(g, RemotePtr::NULL, new).await?;",
+                "\
+                    self.shard.levels().at(level as usize).store(g, new).await?;",
+            ),
+        ],
         invariant: "a level of the directory is made once",
         why: "two clients that split tables make the same level, and the entries of one are lost",
         caught_by: Check::Leak,
@@ -335,7 +368,17 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_frees_replaced_tables",
         structure: Structure::SmallHashMap,
-        edits: &[("g.sched_reclaim(table).await?;", "g.delete(table).await?;")],
+        edits: &[
+            (
+                "\
+                    directory.forget(index);
+                    replaced.retire(g).await?;",
+                "\
+                    directory.forget(index);
+                    std::mem::forget(replaced);
+                    g.delete(link.shared()).await?;",
+            ),
+        ],
         invariant: "a table is freed only when no guard is older than its replacement",
         why: "a slower client changes a slot of a freed table",
         caught_by: Check::Memory,
@@ -344,10 +387,16 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_forgets_unpublished_tables",
         structure: Structure::SmallHashMap,
-        edits: &[(
-            "drop((lower.take(), upper.map(Written::take)));",
-            "drop((lower, upper));",
-        )],
+        edits: &[
+            (
+                "\
+                    directory.learn(index, link);
+                    Ok(false)",
+                "\
+                    std::mem::forget(new);
+                    Ok(false)",
+            ),
+        ],
         invariant: "a table that another client was faster to replace leaves nothing behind",
         why: "the slower client's new tables are never freed",
         caught_by: Check::Leak,
@@ -356,15 +405,16 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_forgets_removed_entries",
         structure: Structure::SmallHashMap,
-        edits: &[(
-            "\
-                        self.hot.forget(hash.ident);
-                        g.sched_reclaim(link.shared()).await?;
-                        return Ok(Some(entry));",
-            "\
-                        self.hot.forget(hash.ident);
-                        return Ok(Some(entry));",
-        )],
+        edits: &[
+            (
+                "\
+                    replaced.retire(g).await?;
+                    return Ok(Some(entry));",
+                "\
+                    std::mem::forget(replaced);
+                    return Ok(Some(entry));",
+            ),
+        ],
         invariant: "the client whose CAS removes a key retires its entry",
         why: "entries of removed keys are never freed",
         caught_by: Check::Leak,
@@ -373,10 +423,14 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_iterates_past_frozen_slots",
         structure: Structure::SmallHashMap,
-        edits: &[(
-            "let links = read.iter().flat_map(|bucket| bucket.links).filter(|link| !link.is_null());",
-            "let links = read.iter().flat_map(|bucket| bucket.links).filter(|link| !link.is_null() && !link.tag().frozen());",
-        )],
+        edits: &[
+            (
+                "\
+                    let links = links(&read);",
+                "\
+                    let links = links(&read).filter(|link| !link.tag().frozen());",
+            ),
+        ],
         invariant: "an iteration has every key that is present throughout",
         why: "an iteration misses the keys of a table that is being split",
         caught_by: Check::Linearizability,
@@ -388,22 +442,18 @@ pub(super) const BUGS: &[Planted] = &[
         edits: &[
             (
                 "\
-                let (index, known) = self.load_path(cursor.reversed.reverse_bits(), directory, g).await?;
-                let step = 1_u64.checked_shl(u64::BITS - known.depth()).unwrap_or(0);",
+                    let (index, known) = directory.load_path(self.reversed.reverse_bits(), counting, g).await?;
+                    let step = 1_u64.checked_shl(u64::BITS - known.depth()).unwrap_or(0);",
                 "\
-                let (index, known) = self.load_path(cursor.reversed, directory, g).await?;
-                let deepest = directory.path(u64::MAX).len() as u32;
-                let mut next = cursor.reversed + 1;
-                let mut found = false;
-                while next < 1 << directory.bits() {
-                    let (index, _) = self.load_path(next, directory, g).await?;
-                    if index == next {
-                        found = true;
-                        break;
-                    }
-                    next += 1;
-                }
-                let step = if found { next - cursor.reversed } else { 0 };",
+                    let (index, known) = directory.load_path(self.reversed, counting, g).await?;
+                    let mut step = 0;
+                    for next in self.reversed + 1..1 << directory.bits() {
+                        let (index, _) = directory.load_path(next, counting, g).await?;
+                        if index == next {
+                            step = next - self.reversed;
+                            break;
+                        }
+                    }",
             ),
         ],
         invariant: "a walk visits tables in an order in which the halves of a split stand where the table stood",
@@ -423,15 +473,17 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_does_not_finish_splits",
         structure: Structure::SmallHashMap,
-        edits: &[(
-            "\
-            } else if bit + 1 == known.depth() {
-                self.finish_split(directory, index, known.depth(), link.shared(), g).await?;
-                continue;
-            }",
-            "\
-            }",
-        )],
+        edits: &[
+            (
+                "\
+                    } else if bit + 1 == known.depth() {
+                        self.finish_split(index, known.depth(), link.shared(), g).await?;
+                        continue;
+                    }",
+                "\
+                    }",
+            ),
+        ],
         invariant: "the second half of a split can be reached through the first",
         why: "the client that has split a table dies before it sets the second entry, and all others wait for it",
         caught_by: Check::Stuck,
