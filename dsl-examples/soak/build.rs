@@ -21,8 +21,12 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/planted");
     println!("cargo::rerun-if-changed=../../runtime/testing/src/check.rs");
-    for source in Structure::ALL.into_iter().filter_map(source) {
-        println!("cargo::rerun-if-changed={}", source.path);
+    for Source { path, .. } in Structure::ALL.into_iter().filter_map(source) {
+        println!("cargo::rerun-if-changed={path}");
+        let submodules = Path::new(path).with_extension("");
+        if submodules.is_dir() {
+            println!("cargo::rerun-if-changed={}", submodules.display());
+        }
     }
     if let Err(line) = run() {
         eprintln!("error: {line}");
@@ -31,7 +35,7 @@ fn main() {
 }
 
 fn run() -> Result<(), String> {
-    let (mut modules, mut table) = (String::new(), String::new());
+    let (mut modules, mut table) = (small_tables()?, String::new());
     for (group, bugs) in planted::PLANTED.iter().enumerate() {
         for (number, bug) in bugs.iter().enumerate() {
             let (module, kind) = mutant(bug)?;
@@ -47,56 +51,99 @@ fn run() -> Result<(), String> {
 
 /// A structure's source, as users read it.
 struct Source {
-    /// Its file, relative to this crate.
+    /// Its file, relative to this crate. Its submodules are in the folder of the same name.
     path: &'static str,
     /// The macro that implements `Tested` for it.
     makes: &'static str,
-    /// True if it has a method `recover`.
-    recovers: bool,
+    /// The macro's arguments after the type.
+    with: &'static str,
     /// The type of its handles.
     handle: &'static str,
 }
 
-/// The source of a structure, if it is an example.
+/// The source of a structure, if it has one to edit.
 fn source(structure: Structure) -> Option<Source> {
-    let (path, makes, recovers, handle) = match structure {
-        Structure::LazyList => ("../src/lazy_list.rs", "set", true, "LazyList<u64>"),
-        Structure::LazyListNaive => ("../src/lazy_list_naive.rs", "set", true, "LazyListNaive<u64>"),
-        Structure::HarrisList => ("../src/harris_list.rs", "lock_free_set", false, "HarrisList<u64>"),
-        Structure::HashSet => ("../src/hash_set.rs", "set", true, "HashSet"),
-        Structure::TreiberStack => ("../src/treiber_stack.rs", "stack", false, "TreiberStack<u64>"),
-        Structure::MsQueue => ("../src/ms_queue.rs", "queue", false, "MsQueue<u64>"),
-        Structure::Register => return None,
+    let (path, makes, with, handle) = match structure {
+        Structure::LazyList => ("../src/lazy_list.rs", "subject::set", ", recover", "LazyList<u64>"),
+        Structure::LazyListNaive => {
+            ("../src/lazy_list_naive.rs", "subject::set", ", recover", "LazyListNaive<u64>")
+        }
+        Structure::HarrisList => ("../src/harris_list.rs", "subject::lock_free_set", "", "HarrisList<u64>"),
+        Structure::HashSet => ("../src/hash_set.rs", "subject::set", ", recover", "HashSet"),
+        Structure::TreiberStack => ("../src/treiber_stack.rs", "subject::stack", "", "TreiberStack<u64>"),
+        Structure::MsQueue => ("../src/ms_queue.rs", "subject::queue", "", "MsQueue<u64>"),
+        Structure::SmallHashMap => (HASH_MAP, "map::map", ", u64", "HashMap<u64, u64>"),
+        Structure::HashMapOfBytes => (HASH_MAP, "map::map", ", Vec<u8>", "HashMap<Vec<u8>, Vec<u8>>"),
+        Structure::HashMap | Structure::Register => return None,
     };
-    Some(Source { path, makes, recovers, handle })
+    Some(Source { path, makes, with, handle })
+}
+
+const HASH_MAP: &str = "../../collections/src/hash_map.rs";
+
+/// Edits that come before those of a planted bug.
+fn prepared(structure: Structure) -> &'static [(&'static str, &'static str)] {
+    match structure {
+        Structure::SmallHashMap | Structure::HashMapOfBytes => planted::SMALL_TABLES,
+        _ => &[],
+    }
+}
+
+/// A module with the map whose tables are small, and no bug.
+fn small_tables() -> Result<String, String> {
+    let code = edited(HASH_MAP, "small tables", planted::SMALL_TABLES)?;
+    Ok(format!("/// The map, with small tables.\npub mod hash_map_with_small_tables {{\n{code}}}\n\n"))
 }
 
 /// The module of a mutant, and the type of its handles.
 fn mutant(bug: &Planted) -> Result<(String, String), String> {
     let Planted { name, structure, edits, invariant, why, caught_by, needs_faults } = bug;
-    let Source { path, makes, recovers, handle } = source(*structure)
+    let Source { path, makes, with, handle } = source(*structure)
         .ok_or_else(|| format!("planted bug `{name}`: {structure:?} has no source to edit"))?;
-    let source = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    let mut code = without_indentation(&without_examples(&source));
-    for (search, replacement) in *edits {
+    let edits: Vec<_> = prepared(*structure).iter().chain(*edits).copied().collect();
+    // Other structures have another path here.
+    let code = edited(path, name, &edits)?.replace("crate::LazyList", "farfield_examples::LazyList");
+    let (caught_by, faults) = (caught_by.name(), if *needs_faults { ", with faults" } else { "" });
+    let kind = format!("{name}::{handle}");
+    let module = format!(
+        "/// Planted in {structure:?}: {why}. Breaks: {invariant}. Caught by {caught_by}{faults}.\n\
+         pub mod {name} {{\n{code}}}\ncrate::{makes}!({kind}{with});\n\n"
+    );
+    Ok((module, kind))
+}
+
+/// A structure's source with edits.
+fn edited(path: &str, name: &str, edits: &[(&str, &str)]) -> Result<String, String> {
+    let mut code = without_indentation(&whole(Path::new(path))?);
+    for (search, replacement) in edits {
         let search = without_indentation(search);
         let found = code.matches(&search).count();
         if found != 1 {
             return Err(format!(
-                "planted bug `{name}`: a passage that it replaces occurs {found} times in {path}, not once"
+                "planted bug `{name}`: a passage that it replaces occurs {found} times in {path}, not once: {search}"
             ));
         }
         code = code.replace(&search, replacement);
     }
-    // Other structures have another path here.
-    let code = code.replace("crate::LazyList", "farfield_examples::LazyList");
-    let (caught_by, faults) = (caught_by.name(), if *needs_faults { ", with faults" } else { "" });
-    let (kind, recover) = (format!("{name}::{handle}"), if recovers { ", recover" } else { "" });
-    let module = format!(
-        "/// Planted in {structure:?}: {why}. Breaks: {invariant}. Caught by {caught_by}{faults}.\n\
-         pub mod {name} {{\n{code}}}\ncrate::subject::{makes}!({kind}{recover});\n\n"
-    );
-    Ok((module, kind))
+    Ok(code)
+}
+
+/// A module's source, with those of its submodules in place.
+fn whole(path: &Path) -> Result<String, String> {
+    let source = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut code = String::new();
+    for line in without_examples(&source).lines() {
+        match line.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) {
+            Some(name) => {
+                let submodule = whole(&path.with_extension("").join(name).with_extension("rs"))?;
+                let _ = writeln!(code, "mod {name} {{\n{submodule}}}");
+            }
+            None => {
+                let _ = writeln!(code, "{line}");
+            }
+        }
+    }
+    Ok(code)
 }
 
 /// The lines of a text without their indentation.

@@ -4,8 +4,8 @@ use clap::Args;
 
 use crate::workspace::run as command;
 
-/// One undecided history is allowed for this number of seeds with faults of all structures. Of 10,000 seeds 8 are undecided, all of
-/// registers.
+/// One undecided history is allowed for this number of seeds with faults of all structures. Of 10,000 seeds 8 are undecided, nearly
+/// all of registers.
 const SEEDS_FOR_ONE_UNDECIDED: u32 = 1000;
 
 /// The length of the soak.

@@ -1,13 +1,14 @@
-//! The structures that the processes of the crash test and the corruption test share: two sets, a stack, a queue, and records.
+//! The structures that the processes of the crash test and the corruption test share: two sets, a map, a stack, a queue, and records.
 //!
 //! Each process has its own handles, [`Structures`]. An operation consists of a target, a verb and a key, and returns at most 62 bits, so
 //! all operations have one log format.
 
 use farfield::prelude::*;
 use farfield::{ComputeThread, Error};
+use farfield_collections::HashMap;
 use farfield_examples::{HarrisList, LazyList, MsQueue, TreiberStack};
 
-/// Number of keys in each set.
+/// Number of keys in each set, and in the map.
 pub const KEYS: u64 = 256;
 /// Number of records.
 pub const RECORDS: usize = 3;
@@ -38,18 +39,20 @@ pub enum Target {
     Queue,
     /// The records.
     Records,
+    /// The map.
+    Map,
 }
 
 impl Target {
     /// All targets, by number.
-    pub const ALL: [Self; 5] = [Self::Lazy, Self::Harris, Self::Stack, Self::Queue, Self::Records];
+    pub const ALL: [Self; 6] = [Self::Lazy, Self::Harris, Self::Stack, Self::Queue, Self::Records, Self::Map];
     /// The sets.
     pub const SETS: [Self; 2] = [Self::Lazy, Self::Harris];
 
     /// Number of keys.
     pub fn keys(self) -> u64 {
         match self {
-            Self::Lazy | Self::Harris => KEYS,
+            Self::Lazy | Self::Harris | Self::Map => KEYS,
             Self::Stack | Self::Queue => 1,
             Self::Records => RECORDS as u64,
         }
@@ -59,12 +62,14 @@ impl Target {
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Looks up a key: 1 if present, else 0. Reads a record: its value, [`HALF`] or [`TORN`].
+    /// Looks up a key: 1 if present, else 0. Reads a record: its value, [`HALF`] or [`TORN`]. In the map: the key's value, or 0.
     Get,
     /// Inserts a key: 1 if it was absent, else 0. Pushes or enqueues a value, or writes a record: 1.
     Insert,
-    /// Removes a key: 1 if it was present, else 0. Pops or dequeues a value: the value, or 0 if there is none.
+    /// Removes a key: 1 if it was present, else 0. Pops or dequeues a value, or removes a key of the map: the value, or 0 if there is none.
     Remove,
+    /// Sets the value of a key of the map, present or absent: 1.
+    Upsert,
 }
 
 /// The largest result.
@@ -85,6 +90,7 @@ pub(crate) const LAZY_LIST: &str = "lazy list";
 pub(crate) const HARRIS_LIST: &str = "Harris list";
 pub(crate) const STACK: &str = "stack";
 pub(crate) const QUEUE: &str = "queue";
+pub(crate) const MAP: &str = "map";
 
 /// A process's handles.
 pub struct Structures {
@@ -98,6 +104,8 @@ pub struct Structures {
     pub stack: TreiberStack<u64>,
     /// A queue.
     pub queue: MsQueue<u64>,
+    /// A map.
+    pub map: HashMap<u64, u64>,
 }
 
 impl Structures {
@@ -113,12 +121,14 @@ impl Structures {
         let harris = ct.root_or_init(HARRIS_LIST, async || HarrisList::<u64>::create(ct).await).await?;
         let stack = ct.root_or_init(STACK, async || TreiberStack::<u64>::create(ct).await).await?;
         let queue = ct.root_or_init(QUEUE, async || MsQueue::<u64>::create(ct).await).await?;
+        let map = ct.root_or_init(MAP, async || HashMap::<u64, u64>::create(ct).await).await?;
         Ok(Self {
             control,
             lazy: LazyList::attach(lazy, ct).await?,
             harris: HarrisList::attach(harris, ct).await?,
             stack: TreiberStack::attach(stack, ct).await?,
             queue: MsQueue::attach(queue, ct).await?,
+            map: HashMap::attach(map, ct).await?,
         })
     }
 
@@ -160,9 +170,13 @@ impl Structures {
                     Err(error) => Err(error),
                 }
             }
-            (Target::Stack | Target::Queue, Operation::Get) | (Target::Records, Operation::Remove) => {
-                Err(Error::other(format!("{target:?} has no {operation:?}")))
-            }
+            (Target::Map, Operation::Get) => Ok(self.map.get(&key, ct).await?.unwrap_or(0)),
+            (Target::Map, Operation::Insert) => self.map.insert(&key, &value, ct).await.map(u64::from),
+            (Target::Map, Operation::Remove) => Ok(self.map.take(&key, ct).await?.unwrap_or(0)),
+            (Target::Map, Operation::Upsert) => self.map.upsert(&key, &value, ct).await.map(|()| 1),
+            (Target::Stack | Target::Queue, Operation::Get)
+            | (Target::Records, Operation::Remove)
+            | (_, Operation::Upsert) => Err(Error::other(format!("{target:?} has no {operation:?}"))),
         }
     }
 }

@@ -3,13 +3,16 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use farfield_collections::HashMap;
 use farfield_examples::{HarrisList, HashSet, LazyList, LazyListNaive, MsQueue, TreiberStack};
 use farfield_sim::Plant;
 use farfield_testing::{Checker, Faults, Found, Model, Plan, Random, Tested};
 
+use crate::map::map;
 use crate::model::exchange::{Discipline, Exchange, Reply, Values};
 use crate::model::register::Access;
 use crate::model::set::{Set, SetOperation};
+use crate::mutants::hash_map_with_small_tables;
 use crate::planted::{Planted, Structure};
 use crate::planted_runtime::PlantedInRuntime;
 use crate::register::Register;
@@ -130,6 +133,11 @@ impl Subject {
             Structure::HashSet => Self::of::<HashSet>(structure),
             Structure::TreiberStack => Self::of::<TreiberStack<u64>>(structure),
             Structure::MsQueue => Self::of::<MsQueue<u64>>(structure),
+            Structure::HashMap => Self::of::<HashMap<u64, u64>>(structure),
+            Structure::SmallHashMap => Self::of::<hash_map_with_small_tables::HashMap<u64, u64>>(structure),
+            Structure::HashMapOfBytes => {
+                Self::of::<hash_map_with_small_tables::HashMap<Vec<u8>, Vec<u8>>>(structure)
+            }
             Structure::Register => Self::of::<Register>(structure),
         }
     }
@@ -207,10 +215,6 @@ macro_rules! common_items {
     ($structure:ty, $model:ty, $lock_free:literal) => {
         type Model = $model;
         type Structure = $structure;
-        async fn open(ct: &farfield::ComputeThread) -> farfield::Result<$structure> {
-            let root = ct.root_or_init($crate::subject::ROOT, async || <$structure>::create(ct).await);
-            <$structure>::attach(root.await?, ct).await
-        }
         fn operation(random: &mut farfield_testing::Random) -> farfield_testing::OperationOf<Self> {
             <$model as $crate::subject::Workload>::draw(random)
         }
@@ -236,6 +240,17 @@ macro_rules! common_items {
 }
 pub(crate) use common_items;
 
+/// [`Tested::open`] of a structure whose handles have no options.
+macro_rules! open {
+    ($structure:ty) => {
+        async fn open(ct: &farfield::ComputeThread) -> farfield::Result<$structure> {
+            let root = ct.root_or_init($crate::subject::ROOT, async || <$structure>::create(ct).await);
+            <$structure>::attach(root.await?, ct).await
+        }
+    };
+}
+pub(crate) use open;
+
 /// A set whose updates lock nodes.
 macro_rules! set {
     ($set:ty $(, $recover:ident)?) => {
@@ -255,6 +270,7 @@ macro_rules! any_set {
     ($set:ty, $lock_free:literal $(, $recover:ident)?) => {
         impl farfield_testing::Tested for $crate::subject::Soak<$set> {
             $crate::subject::common_items!($set, $crate::model::set::Set, $lock_free);
+            $crate::subject::open!($set);
             $(async fn $recover(set: &$set, ct: &farfield::ComputeThread) -> farfield::Result<()> {
                 set.$recover(ct).await
             })?
@@ -281,6 +297,7 @@ macro_rules! stack {
     ($stack:ty) => {
         impl farfield_testing::Tested for $crate::subject::Soak<$stack> {
             $crate::subject::common_items!($stack, $crate::model::exchange::Stack, true);
+            $crate::subject::open!($stack);
             async fn perform(
                 stack: &$stack,
                 operation: &$crate::model::exchange::Exchange,
@@ -304,6 +321,7 @@ macro_rules! queue {
     ($queue:ty) => {
         impl farfield_testing::Tested for $crate::subject::Soak<$queue> {
             $crate::subject::common_items!($queue, $crate::model::exchange::Queue, true);
+            $crate::subject::open!($queue);
             async fn perform(
                 queue: &$queue,
                 operation: &$crate::model::exchange::Exchange,
@@ -325,6 +343,7 @@ pub(crate) use queue;
 
 impl Tested for Soak<Register> {
     common_items!(Register, model::register::Register, false);
+    open!(Register);
     async fn perform(
         register: &Register,
         access: &Access,
@@ -343,3 +362,6 @@ lock_free_set!(HarrisList<u64>);
 set!(HashSet, recover);
 stack!(TreiberStack<u64>);
 queue!(MsQueue<u64>);
+map!(HashMap<u64, u64>, u64);
+map!(hash_map_with_small_tables::HashMap<u64, u64>, u64);
+map!(hash_map_with_small_tables::HashMap<Vec<u8>, Vec<u8>>, Vec<u8>);

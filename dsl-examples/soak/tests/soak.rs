@@ -82,6 +82,36 @@ fn an_ms_queue_survives_faults() {
 }
 
 #[test]
+fn a_hash_map_is_sound() {
+    succeeds(Structure::HashMap, Faults::None);
+}
+
+#[test]
+fn a_hash_map_with_small_tables_is_sound() {
+    succeeds(Structure::SmallHashMap, Faults::None);
+}
+
+#[test]
+fn a_hash_map_of_byte_strings_is_sound() {
+    succeeds(Structure::HashMapOfBytes, Faults::None);
+}
+
+#[test]
+fn a_hash_map_survives_faults() {
+    succeeds(Structure::HashMap, Faults::Injected);
+}
+
+#[test]
+fn a_hash_map_with_small_tables_survives_faults() {
+    succeeds(Structure::SmallHashMap, Faults::Injected);
+}
+
+#[test]
+fn a_hash_map_of_byte_strings_survives_faults() {
+    succeeds(Structure::HashMapOfBytes, Faults::Injected);
+}
+
+#[test]
 fn a_register_is_sound() {
     succeeds(Structure::Register, Faults::None);
 }
@@ -131,6 +161,12 @@ fn the_bugs_planted_in_the_treiber_stack_are_detected() {
 #[test]
 fn the_bugs_planted_in_the_ms_queue_are_detected() {
     hunt_mutants(Structure::MsQueue);
+}
+
+#[test]
+fn the_bugs_planted_in_the_hash_map_are_detected() {
+    hunt_mutants(Structure::SmallHashMap);
+    hunt_mutants(Structure::HashMapOfBytes);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Histories as calls: each invocation with its return.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
 use farfield::sim::{Client, Happened};
 
@@ -41,4 +41,30 @@ pub(crate) fn calls<M: Model>(events: &[EventOf<M>]) -> Vec<Call<M>> {
         }
     }
     calls
+}
+
+/// The calls on each part. A call that is not atomic is replaced by its components ([`Model::components`]), which have its times.
+pub(crate) fn by_part<M: Model>(calls: &[Call<M>]) -> BTreeMap<u64, Vec<Call<M>>> {
+    let mut parts = divided(calls, &[]);
+    let whole = calls.iter().any(|call| M::components(&call.operation, None, &[]).is_some());
+    if whole {
+        parts = divided(calls, &parts.into_keys().collect::<Vec<_>>());
+    }
+    parts
+}
+
+fn divided<M: Model>(calls: &[Call<M>], parts: &[u64]) -> BTreeMap<u64, Vec<Call<M>>> {
+    let mut divided: BTreeMap<u64, Vec<Call<M>>> = BTreeMap::new();
+    let mut add = |call: Call<M>| divided.entry(M::part(&call.operation)).or_default().push(call);
+    for call in calls {
+        let returned = call.returned.as_ref().map(|(_, returned)| returned);
+        match M::components(&call.operation, returned, parts) {
+            None => add(call.clone()),
+            Some(components) => components.into_iter().for_each(|(operation, returned)| {
+                let returned = call.returned.as_ref().map(|(position, _)| *position).zip(returned);
+                add(Call { operation, returned, ..*call });
+            }),
+        }
+    }
+    divided
 }

@@ -109,7 +109,7 @@ pub use check::{Check, Found};
 pub use checker::{Checker, Summary, in_parallel};
 pub use contradiction::Contradiction;
 pub use linearizability::{SEARCH_LIMIT, Undecided, Verdict, check, check_within};
-pub use model::{AT_THE_END, EventOf, Fate, Fates, Model};
+pub use model::{AT_THE_END, Components, EventOf, Fate, Fates, Model};
 pub use plan::{Dead, Faults, Plan, Scripted, Step};
 pub use random::Random;
 pub use run::{Outcome, run, run_within};

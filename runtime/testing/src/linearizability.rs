@@ -7,18 +7,18 @@
 //!
 //! # Parts
 //!
-//! A history of several independent objects is linearizable if that of each is ([`Model::part`]).
+//! A history of several independent objects is linearizable if that of each is ([`Model::part`]). An operation that is not atomic is
+//! replaced by operations on the parts ([`Model::components`]).
 //!
 //! # Limits
 //!
 //! A history with many operations that never returned may have too many orders, so a search has a limit ([`Verdict::Undecided`]). The
 //! module `search` describes how most searches stay short.
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 
 use crate::contradiction::Contradiction;
-use crate::history::{Call, calls};
+use crate::history::{Call, by_part, calls};
 use crate::model::{EventOf, Model};
 use crate::search::{Answer, Question, search};
 
@@ -74,13 +74,9 @@ pub fn check<M: Model>(events: &[EventOf<M>]) -> Verdict<M> {
 
 /// As [`check`], with at most `limit` steps for each part.
 pub fn check_within<M: Model>(events: &[EventOf<M>], limit: u64) -> Verdict<M> {
-    let calls = calls::<M>(events);
-    let mut parts: BTreeMap<u64, Vec<&Call<M>>> = BTreeMap::new();
-    for call in &calls {
-        parts.entry(M::part(&call.operation)).or_default().push(call);
-    }
     let mut undecided = Vec::new();
-    for (part, calls) in parts {
+    for (part, calls) in by_part(&calls::<M>(events)) {
+        let calls: Vec<&Call<M>> = calls.iter().collect();
         match search(&calls, limit, Question::Explained) {
             Answer::Yes => {}
             Answer::No => return Verdict::Refuted(Contradiction::new(&calls, events, limit)),

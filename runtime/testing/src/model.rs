@@ -66,10 +66,26 @@ pub trait Model: Sized {
 
     /// The part of the structure that an operation accesses. Linearizability is local: if operations on different parts are independent
     /// (the keys of a set), each part's history is searched separately, with a state of its own. By default the structure is one part. A
-    /// structure with an operation on several parts (a scan) must be one part.
+    /// structure with an atomic operation on several parts (a snapshot) must be one part; one that is not atomic has
+    /// [`components`](Self::components).
     fn part(operation: &Self::Operation) -> u64 {
         let _ = operation;
         0
+    }
+
+    /// The operations that an operation consists of, if it is not atomic: a batch, or an iteration during which others change the structure.
+    /// Each component is on one part and takes effect by itself, at any moment between the invocation and the return of the whole; without
+    /// a result it may also never do so. `None`, the default, is an atomic operation.
+    ///
+    /// `returned` is `None` if the operation never returned. `parts` are those of all atomic operations and of the components for which
+    /// `parts` is not needed, in order: an iteration answers for each of them, present or not.
+    fn components(
+        operation: &Self::Operation,
+        returned: Option<&Self::Returned>,
+        parts: &[u64],
+    ) -> Option<Components<Self>> {
+        let _ = (operation, returned, parts);
+        None
     }
 
     /// The value that an operation inserts, if other operations can remove it. No two operations of a history insert the same value.
@@ -107,6 +123,9 @@ pub trait Model: Sized {
         format!("{returned:?}")
     }
 }
+
+/// Operations with their results, if known.
+pub type Components<M> = Vec<(<M as Model>::Operation, Option<<M as Model>::Returned>)>;
 
 /// An event of a model's history.
 pub type EventOf<M> = Event<<M as Model>::Operation, <M as Model>::Returned>;

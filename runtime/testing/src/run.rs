@@ -269,7 +269,10 @@ async fn finish<M: Model>(ct: &ComputeThread, run: &Run<'_, M>) -> Result<()> {
             opened => break opened?,
         }
     };
-    if plan.recovers_first && plan.may_fail() && !plan.may_lose_locks() {
+    // The structure is verified with its contents, too: final operations may remove all of them.
+    if !plan.may_fail() {
+        structure.verify(ct).await?;
+    } else if plan.recovers_first && !plan.may_lose_locks() {
         ct.sleep(LONGEST_FLIGHT).await;
         structure.recover(ct).await?;
         structure.verify(ct).await?;

@@ -8,6 +8,7 @@ use farfield_examples::{HarrisList, LazyList, MsQueue, TreiberStack, harris_list
 
 use super::log::{self, Call};
 use super::sequence::Order;
+use super::set::Has;
 use super::{register, sequence, set};
 use crate::structures::{Control, HALF, Operation, Structures, Target};
 
@@ -66,6 +67,7 @@ pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
         let (mut verdict, mut histories) = (verdict.clone(), histories.clone());
         let all = Structures::attach(ct).await?;
         all.lazy.recover(ct).await?;
+        all.map.recover(ct).await?;
         observe_all(&all, &mut histories, ct).await?;
         // The iterators detect nodes that are locked, marked or misplaced.
         let lists = [("lazy list", all.lazy.iter(ct).await), ("Harris list", all.harris.iter(ct).await)];
@@ -87,6 +89,11 @@ pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
                 Err(error) => verdict.faults.push(format!("the {name} is broken: {error}")),
             }
         }
+        if let Err(error) = all.map.check(ct).await {
+            verdict.faults.push(format!("the map is broken: {error}"));
+        }
+        // So that none of its objects is reachable. An object that this does not free is leaked.
+        all.map.destroy(ct).await?;
         while ct.reclamation().await?.retired_objects > 0 {
             ct.try_reclaim().await;
         }
@@ -124,10 +131,10 @@ async fn observe_all(all: &Structures, histories: &mut Histories, ct: &ComputeTh
 
 /// Checks the calls on a key.
 fn explain(target: Target, calls: &[Call]) -> std::result::Result<(), String> {
+    let unexplained = |event: u64| format!("no order of the operations explains event {event}");
     match target {
-        Target::Lazy | Target::Harris => {
-            set::explain(calls).map_err(|event| format!("no order of the operations explains event {event}"))
-        }
+        Target::Lazy | Target::Harris => set::explain(calls, Has::NoValue).map_err(unexplained),
+        Target::Map => set::explain(calls, Has::Value).map_err(unexplained),
         Target::Stack => sequence::explain(calls, Order::Last),
         Target::Queue => sequence::explain(calls, Order::First),
         Target::Records => register::explain(calls),

@@ -101,7 +101,7 @@ pub fn read(path: &Path) -> io::Result<Vec<(Target, u64, Call)>> {
             0 => Operation::Get,
             1 => Operation::Insert,
             2 => Operation::Remove,
-            _ => return Err(malformed()),
+            _ => Operation::Upsert,
         };
         calls.push((target, what & KEYS, Call { operation, invoked: event, returned: None }));
     }

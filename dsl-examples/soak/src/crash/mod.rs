@@ -5,7 +5,7 @@
 //! | [`log`] | the operations of a process, in a file that survives it |
 //! | [`work`] | a process that operates on all [structures](crate::structures) until it is stopped or killed |
 //! | [`judge`] | checks the structures, the memory and all logs |
-//! | [`set`] | decides whether the operations on a key of a set are linearizable |
+//! | [`set`] | decides whether the operations on a key of a set or a map are linearizable |
 //! | [`sequence`] | for a stack or a queue: no value is lost, duplicated or out of order |
 //! | [`register`] | decides whether the operations on a record are linearizable |
 //!

@@ -1,7 +1,7 @@
-//! Decides whether the operations on one key of a set are linearizable.
+//! Decides whether the operations on one key of a set or a map are linearizable.
 //!
-//! A set's keys are independent, so its history is linearizable if that of each key is (Herlihy and Wing, TOPLAS 1990). The state of a key
-//! is one bit, and few operations on it are pending at a time. So one pass over the events maintains all *possibilities*: a state, and the
+//! The keys are independent, so the history is linearizable if that of each key is (Herlihy and Wing, TOPLAS 1990). The state of a key
+//! is its value, and few operations on it are pending at a time. So one pass over the events maintains all *possibilities*: a state, and the
 //! set of pending operations that have taken effect (Lowe, "Testing for linearizability", 2017, calls this just-in-time linearization).
 //! When an operation returns, the possibilities remain in which it has taken effect with its result. If none remains, no order explains the
 //! history.
@@ -13,14 +13,23 @@ use std::collections::HashSet;
 use super::log::Call;
 use crate::structures::Operation;
 
-/// A state, and which of the pending operations have taken effect, one bit each.
-type Possibility = (bool, u64);
+/// A state, and which of the pending operations have taken effect, one bit each. The state is the key's value, or 0 if it is absent.
+type Possibility = (u64, u64);
+
+/// What a key has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Has {
+    /// Nothing: a key of a set. Its value is 1.
+    NoValue,
+    /// The value of the call that inserted or changed it.
+    Value,
+}
 
 /// Checks the calls on one key, which is absent at first.
 ///
 /// # Errors
 /// The first event that no order explains; or the event at which 64 operations on the key are pending, the limit.
-pub fn explain(calls: &[Call]) -> Result<(), u64> {
+pub fn explain(calls: &[Call], has: Has) -> Result<(), u64> {
     // Lookups without a result constrain nothing.
     let matters = |call: &&Call| call.returned.is_some() || call.operation != Operation::Get;
     let calls: Vec<&Call> = calls.iter().filter(matters).collect();
@@ -31,7 +40,7 @@ pub fn explain(calls: &[Call]) -> Result<(), u64> {
     }
     events.sort_unstable();
     let mut open: Vec<Option<usize>> = Vec::new();
-    let mut possible: HashSet<Possibility> = [(false, 0)].into();
+    let mut possible: HashSet<Possibility> = [(0, 0)].into();
     for (event, index) in events {
         if event == calls[index].invoked {
             let place = open.iter().position(Option::is_none).unwrap_or(open.len());
@@ -47,19 +56,19 @@ pub fn explain(calls: &[Call]) -> Result<(), u64> {
         let mut after = HashSet::new();
         let mut seen = possible.clone();
         let mut pending: Vec<Possibility> = possible.drain().collect();
-        while let Some((present, done)) = pending.pop() {
+        while let Some((value, done)) = pending.pop() {
             if done & bit != 0 {
-                after.insert((present, done & !bit));
+                after.insert((value, done & !bit));
                 continue;
             }
             for (place, call) in
                 open.iter().enumerate().filter_map(|(place, index)| Some((place, calls[(*index)?])))
             {
                 if done & 1 << place == 0
-                    && let Some(present) = effect(call, present)
-                    && seen.insert((present, done | 1 << place))
+                    && let Some(value) = effect(call, has, value)
+                    && seen.insert((value, done | 1 << place))
                 {
-                    pending.push((present, done | 1 << place));
+                    pending.push((value, done | 1 << place));
                 }
             }
         }
@@ -72,20 +81,25 @@ pub fn explain(calls: &[Call]) -> Result<(), u64> {
     Ok(())
 }
 
-/// The state after a call on a key that is present or absent; none if its result contradicts that.
-fn effect(call: &Call, present: bool) -> Option<bool> {
+/// The state after a call on a key of a state; none if its result contradicts that.
+fn effect(call: &Call, has: Has, value: u64) -> Option<u64> {
+    let new = if has == Has::Value { call.value() } else { 1 };
     let (result, after) = match call.operation {
-        Operation::Get => (present, present),
-        Operation::Insert => (!present, true),
-        Operation::Remove => (present, false),
+        Operation::Get => (value, value),
+        Operation::Insert if value == 0 => (1, new),
+        Operation::Insert => (0, value),
+        Operation::Remove => (value, 0),
+        Operation::Upsert => (1, new),
     };
-    call.returned.is_none_or(|(_, returned)| returned == u64::from(result)).then_some(after)
+    call.returned.is_none_or(|(_, returned)| returned == result).then_some(after)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Operation::{Get, Insert, Remove};
+    use crate::crash::log::value_of;
+    use Has::{NoValue, Value};
+    use Operation::{Get, Insert, Remove, Upsert};
 
     fn call(operation: Operation, invoked: u64, returned: u64, result: bool) -> Call {
         Call { operation, invoked, returned: Some((returned, u64::from(result))) }
@@ -93,6 +107,25 @@ mod tests {
 
     fn killed(operation: Operation, invoked: u64) -> Call {
         Call { operation, invoked, returned: None }
+    }
+
+    fn explain(calls: &[Call]) -> Result<(), u64> {
+        super::explain(calls, NoValue)
+    }
+
+    #[test]
+    fn a_value_is_that_of_the_last_change() {
+        let valued = |operation, invoked, returned, result| Call {
+            operation,
+            invoked,
+            returned: Some((returned, result)),
+        };
+        let mut calls =
+            vec![valued(Insert, 1, 2, 1), valued(Upsert, 3, 4, 1), valued(Get, 5, 6, value_of(3))];
+        calls.extend([killed(Upsert, 7), valued(Insert, 8, 9, 0), valued(Remove, 10, 11, value_of(7))]);
+        assert_eq!(super::explain(&calls, Value), Ok(()));
+        calls.push(valued(Get, 12, 13, value_of(3)));
+        assert_eq!(super::explain(&calls, Value), Err(13));
     }
 
     #[test]

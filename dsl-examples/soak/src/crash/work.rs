@@ -12,7 +12,7 @@ use crate::structures::{HALF, Operation, Structures, Target};
 /// Number of operations between two checks of the stop flag.
 const OPERATIONS_PER_CHECK: u32 = 16;
 
-/// Operates and logs its operations. Half of them insert; the others remove, or read a record.
+/// Operates and logs its operations. Half of them insert; the others remove, read a record, or set or read a value of the map.
 ///
 /// # Errors
 /// Those of the structures, and of the log.
@@ -25,7 +25,12 @@ pub fn work(url: &str, log: &Path, seed: u64) -> Result<()> {
         while all.control.stop().load(ct).await? == 0 {
             for _ in 0..OPERATIONS_PER_CHECK {
                 let target = Target::ALL[rng.random_range(0..Target::ALL.len())];
-                let other = if target == Target::Records { Operation::Get } else { Operation::Remove };
+                let other = match target {
+                    Target::Records => Operation::Get,
+                    Target::Map => [Operation::Get, Operation::Upsert, Operation::Remove, Operation::Remove]
+                        [rng.random_range(0..4)],
+                    _ => Operation::Remove,
+                };
                 let operation = if rng.random() { Operation::Insert } else { other };
                 let key = rng.random_range(0..target.keys());
                 let answer = perform(&all, &mut log, target, operation, key, ct).await?;

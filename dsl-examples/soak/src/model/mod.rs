@@ -3,9 +3,11 @@
 //! | module | contents |
 //! |---|---|
 //! | [`set`] | a set of keys |
+//! | [`map`] | a map from keys to values |
 //! | [`exchange`] | a stack and a queue of values |
 //! | [`register`] | a register |
 
 pub mod exchange;
+pub mod map;
 pub mod register;
 pub mod set;

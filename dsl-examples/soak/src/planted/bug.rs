@@ -17,6 +17,12 @@ pub enum Structure {
     TreiberStack,
     /// A queue without locks.
     MsQueue,
+    /// A map without locks.
+    HashMap,
+    /// The same map with small tables, which are split early.
+    SmallHashMap,
+    /// The same, of byte strings of several lengths.
+    HashMapOfBytes,
     /// A value of several words: tests `Versioned`, which no example uses.
     Register,
 }
@@ -42,13 +48,16 @@ pub struct Planted {
 
 impl Structure {
     /// All structures.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::LazyList,
         Self::LazyListNaive,
         Self::HarrisList,
         Self::HashSet,
         Self::TreiberStack,
         Self::MsQueue,
+        Self::HashMap,
+        Self::SmallHashMap,
+        Self::HashMapOfBytes,
         Self::Register,
     ];
 
@@ -61,6 +70,9 @@ impl Structure {
             Self::HashSet => "hash-set",
             Self::TreiberStack => "treiber-stack",
             Self::MsQueue => "ms-queue",
+            Self::HashMap => "hash-map",
+            Self::SmallHashMap => "hash-map-small",
+            Self::HashMapOfBytes => "hash-map-of-bytes",
             Self::Register => "register",
         }
     }

@@ -10,6 +10,7 @@
 
 mod bug;
 mod harris_list;
+mod hash_map;
 mod hash_set;
 mod lazy_list;
 mod lazy_list_naive;
@@ -17,13 +18,15 @@ mod ms_queue;
 mod treiber_stack;
 
 pub use bug::{Planted, Structure};
+pub use hash_map::SMALL_TABLES;
 
 /// The planted bugs by structure.
-pub const PLANTED: [&[Planted]; 6] = [
+pub const PLANTED: [&[Planted]; 7] = [
     lazy_list::BUGS,
     lazy_list_naive::BUGS,
     harris_list::BUGS,
     hash_set::BUGS,
+    hash_map::BUGS,
     treiber_stack::BUGS,
     ms_queue::BUGS,
 ];

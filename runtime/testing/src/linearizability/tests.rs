@@ -7,7 +7,7 @@ use farfield::sim::{Client, Event, Happened};
 
 use super::*;
 use crate::random::Random;
-use crate::{Contradiction, Fates};
+use crate::{Components, Contradiction, Fates};
 
 /// A set of keys, each of them a part.
 #[derive(Debug)]
@@ -459,4 +459,94 @@ fn a_model_may_allow_several_results() {
     };
     assert!(is_explained(&taken([1, 2])) && is_explained(&taken([2, 1])));
     assert!(matches!(taken([2, 2]), Verdict::Refuted(_)));
+}
+
+/// A set of keys with an iteration that is not atomic.
+#[derive(Debug)]
+struct Iterated;
+
+#[derive(Clone, Debug, PartialEq)]
+enum Keys {
+    Toggle(u64),
+    Visit(u64),
+    Iterate,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Visited {
+    Done,
+    Seen(bool),
+    Keys(Vec<u64>),
+}
+
+impl Model for Iterated {
+    type Operation = Keys;
+    type Returned = Visited;
+    type State = bool;
+
+    fn step(present: &mut bool, operation: &Keys) -> Visited {
+        match operation {
+            Keys::Toggle(_) => {
+                *present = !*present;
+                Visited::Done
+            }
+            Keys::Visit(_) | Keys::Iterate => Visited::Seen(*present),
+        }
+    }
+
+    fn part(operation: &Keys) -> u64 {
+        match *operation {
+            Keys::Toggle(key) | Keys::Visit(key) => key,
+            Keys::Iterate => unreachable!("it has components"),
+        }
+    }
+
+    fn components(operation: &Keys, returned: Option<&Visited>, parts: &[u64]) -> Option<Components<Self>> {
+        let (Keys::Iterate, Some(Visited::Keys(keys))) = (operation, returned) else {
+            return (*operation == Keys::Iterate).then(Vec::new);
+        };
+        let absent = parts.iter().filter(|part| !keys.contains(part)).map(|part| (*part, false));
+        let all = absent.chain(keys.iter().map(|key| (*key, true)));
+        Some(all.map(|(key, present)| (Keys::Visit(key), Some(Visited::Seen(present)))).collect())
+    }
+}
+
+fn iterates(happened: Vec<(usize, Happened<Keys, Visited>)>) -> Verdict<Iterated> {
+    check::<Iterated>(&events::<Iterated>(happened))
+}
+
+#[test]
+fn an_iteration_sees_each_key_at_a_moment_of_its_own() {
+    let moves = |seen: Vec<u64>| {
+        vec![
+            (0, Invoked(Keys::Toggle(1))),
+            (0, Returned(Visited::Done)),
+            (1, Invoked(Keys::Iterate)),
+            (0, Invoked(Keys::Toggle(1))),
+            (0, Returned(Visited::Done)),
+            (0, Invoked(Keys::Toggle(2))),
+            (0, Returned(Visited::Done)),
+            (1, Returned(Visited::Keys(seen))),
+        ]
+    };
+    // The keys 1 and 2 are never present at the same time.
+    for seen in [vec![], vec![1], vec![2], vec![1, 2]] {
+        assert!(is_explained(&iterates(moves(seen.clone()))), "{seen:?}");
+    }
+    assert!(matches!(iterates(moves(vec![3])), Verdict::Refuted(_)), "no operation has inserted it");
+}
+
+#[test]
+fn an_iteration_misses_no_key_that_is_always_present() {
+    let missed = |keys| {
+        vec![
+            (0, Invoked(Keys::Toggle(1))),
+            (0, Returned(Visited::Done)),
+            (1, Invoked(Keys::Iterate)),
+            (1, Returned(Visited::Keys(keys))),
+            (2, Invoked(Keys::Iterate)),
+        ]
+    };
+    assert!(is_explained(&iterates(missed(vec![1]))));
+    assert!(matches!(iterates(missed(vec![])), Verdict::Refuted(_)));
 }

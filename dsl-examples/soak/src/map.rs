@@ -1,0 +1,310 @@
+//! The map as a subject: its workload, and maps of numbers or byte strings.
+
+use std::collections::BTreeSet;
+
+use farfield_testing::{Plan, Random};
+
+use crate::model::map::{Keys, Map, MapOperation};
+use crate::subject::Workload;
+
+/// The first key of batches. Smaller keys are accessed one at a time, and often.
+const FIRST_OF_BATCHES: u64 = 100;
+/// The value of the final updates. No client writes it.
+const LAST_VALUE: u64 = 5;
+/// The distance of two fresh values: more than a batch inserts.
+const BETWEEN_VALUES: u64 = 1000;
+/// The most values of a plan whose values are few, so that they come back.
+const FEW_VALUES: u64 = 4;
+
+/// Frequencies of operations on one key, in percent: gets, insertions, upserts, updates, compare-and-updates, exchanges, removals, takes;
+/// the remaining ones modify. Each plan has one of these rows.
+const MIXES: [[u64; 8]; 4] = [
+    [25, 15, 10, 10, 8, 7, 8, 7],
+    // Blind updates, and their readers.
+    [28, 6, 24, 24, 0, 0, 4, 14],
+    // Keys come and go.
+    [25, 35, 0, 5, 0, 0, 20, 15],
+    // Each update depends on the value.
+    [15, 5, 0, 5, 10, 20, 5, 10],
+];
+
+impl Workload for Map {
+    /// Half of the plans have few keys, and half of these only one. In the others the map also grows, by batches whose ranges overlap: its
+    /// tables are replaced while clients compete for the few keys.
+    fn draw(random: &mut Random) -> MapOperation {
+        let hot = [1, 1, 2, 3][random.once("keys", 0..4) as usize];
+        let batches_percent = [0, 0, 25, 50, 70][random.once("batches", 0..5) as usize];
+        let iterations_percent = [0, 5, 12][random.once("iterations", 0..3) as usize];
+        if random.percent(iterations_percent) {
+            return MapOperation::Iterate;
+        }
+        if random.percent(batches_percent) {
+            return batch(random);
+        }
+        // With batches, some operations are on their keys.
+        let is_hot = batches_percent == 0 || random.percent(60);
+        let key = if is_hot { random.range(0..hot) } else { FIRST_OF_BATCHES + random.range(0..100) };
+        let mix = MIXES[random.once("mix", 0..MIXES.len() as u64) as usize];
+        let mut below = random.range(0..100);
+        let number = mix.iter().position(|percent| {
+            let is_it = below < *percent;
+            below = below.saturating_sub(*percent);
+            is_it
+        });
+        match number {
+            Some(0) => MapOperation::Get(key),
+            Some(1) => MapOperation::Insert(key, value(random)),
+            Some(2) => MapOperation::Upsert(key, value(random)),
+            Some(3) => MapOperation::Update(key, value(random)),
+            Some(4) => MapOperation::CompareAndUpdate(key, random.range(1..FEW_VALUES), value(random)),
+            Some(5) => MapOperation::Exchange(key, value(random)),
+            Some(6) => MapOperation::Remove(key),
+            Some(7) => MapOperation::Take(key),
+            _ => MapOperation::Modify(key, value(random)),
+        }
+    }
+
+    /// All keys are read, overwritten and removed, and the map iterated before and after.
+    fn look(
+        plan: &Plan<MapOperation>,
+        looked: usize,
+        _: Option<&crate::model::map::MapReply>,
+    ) -> Option<MapOperation> {
+        let keys: BTreeSet<(u64, u64)> = plan
+            .operations()
+            .map(|operation| operation.keys())
+            .map(|keys| (keys.first, keys.count))
+            .collect();
+        let drains = keys.into_iter().flat_map(|(first, count)| match count {
+            0 => vec![],
+            1 => vec![
+                MapOperation::Get(first),
+                MapOperation::Upsert(first, LAST_VALUE),
+                MapOperation::Take(first),
+            ],
+            _ => vec![MapOperation::Drain(Keys { first, count })],
+        });
+        let iterates = || std::iter::once(MapOperation::Iterate);
+        iterates().chain(drains).chain(iterates()).nth(looked)
+    }
+
+    fn simpler(operation: &MapOperation) -> Vec<MapOperation> {
+        let Keys { first, count } = operation.keys();
+        let fewer =
+            [count / 2, count.saturating_sub(1)].into_iter().filter(|fewer| (1..count).contains(fewer));
+        let fewer = fewer.map(|count| Keys { first, count });
+        let lower = if first < FIRST_OF_BATCHES {
+            0..first
+        } else {
+            FIRST_OF_BATCHES..first.min(FIRST_OF_BATCHES + 1)
+        };
+        let lower = lower.map(|first| Keys { first, count });
+        fewer.chain(lower).map(|keys| operation.with_keys(keys)).collect()
+    }
+}
+
+/// Draws an operation on consecutive keys: most insert.
+fn batch(random: &mut Random) -> MapOperation {
+    // In few plans the map grows far.
+    let most = [8, 16, 24, 64][random.once("batch", 0..16).min(3) as usize];
+    let first = FIRST_OF_BATCHES + 4 * random.range(0..if most > 24 { 64 } else { 20 });
+    let keys = Keys { first, count: random.range(2..most + 1) };
+    match random.range(0..10) {
+        0 => MapOperation::GetMany(keys),
+        1 => MapOperation::Drain(keys),
+        _ => MapOperation::Fill(keys, value(random)),
+    }
+}
+
+/// Draws a value: in most plans one that no other operation writes, so that a wrong one is seen.
+fn value(random: &mut Random) -> u64 {
+    let fresh = BETWEEN_VALUES * random.fresh();
+    if random.once("values", 0..4) == 0 { random.range(1..FEW_VALUES) } else { fresh }
+}
+
+/// Flipped in all keys and values: a small number, shifted by some bytes, could look like an address and prevent a block from being swept.
+const FLIPPED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A key or a value of a map, made from a number.
+pub trait Encoded: Sized {
+    /// Encodes a number.
+    fn encode(number: u64) -> Self;
+    /// The number that was encoded; [`INVALID`] if there is none.
+    fn decode(self) -> u64;
+}
+
+/// What a key or value is decoded to that encodes no number.
+pub const INVALID: u64 = u64::MAX;
+
+impl Encoded for u64 {
+    fn encode(number: u64) -> Self {
+        number ^ FLIPPED
+    }
+
+    fn decode(self) -> u64 {
+        self ^ FLIPPED
+    }
+}
+
+/// Byte strings of several lengths, and so of several size classes: the number, repeated.
+impl Encoded for Vec<u8> {
+    fn encode(number: u64) -> Self {
+        let bytes = [8, 9, 16, 33, 65, 200, 700][(number % 7) as usize];
+        (number ^ FLIPPED).to_le_bytes().into_iter().cycle().take(bytes).collect()
+    }
+
+    fn decode(self) -> u64 {
+        let number = self.first_chunk().map(|bytes| u64::from_le_bytes(*bytes) ^ FLIPPED);
+        number.filter(|number| Self::encode(*number) == self).unwrap_or(INVALID)
+    }
+}
+
+/// Bytes of a handle's cache: smaller ones are made faster, and keys share their places.
+pub(crate) fn cache_bytes(thread: usize) -> usize {
+    [16 << 10, 512, 4 << 10, 0][thread % 4]
+}
+
+/// Implements `Tested` for a map whose keys and values are of a type.
+macro_rules! map {
+    ($map:ty, $encoded:ty) => {
+        impl farfield_testing::Tested for $crate::subject::Soak<$map> {
+            $crate::subject::common_items!($map, $crate::model::map::Map, true);
+            async fn open(ct: &farfield::ComputeThread) -> farfield::Result<$map> {
+                let root = ct.root_or_init($crate::subject::ROOT, async || <$map>::create(ct).await);
+                let map = <$map>::attach(root.await?, ct).await?;
+                Ok(map.with_cache($crate::map::cache_bytes(ct.index())))
+            }
+            fn plan(
+                seed: u64,
+                faults: farfield_testing::Faults,
+            ) -> farfield_testing::Plan<farfield_testing::OperationOf<Self>> {
+                let plan = farfield_testing::Plan::draw(seed, faults, Self::operation);
+                farfield_testing::Plan {
+                    size_kib: $crate::map::SIZE_KIB,
+                    limit_ms: $crate::map::LIMIT_MS,
+                    ..plan
+                }
+            }
+            async fn perform(
+                map: &$map,
+                operation: &$crate::model::map::MapOperation,
+                ct: &farfield::ComputeThread,
+            ) -> farfield::Result<$crate::model::map::MapReply> {
+                use $crate::map::Encoded;
+                use $crate::model::map::{MapOperation, MapReply};
+                let of = <$encoded as Encoded>::encode;
+                let decoded = |value: Option<$encoded>| value.map(Encoded::decode);
+                Ok(match *operation {
+                    MapOperation::Get(key) | MapOperation::Visit(key) => {
+                        MapReply::Value(decoded(map.get(&of(key), ct).await?))
+                    }
+                    MapOperation::Insert(key, value) => {
+                        MapReply::Flag(map.insert(&of(key), &of(value), ct).await?)
+                    }
+                    MapOperation::Upsert(key, value) => {
+                        map.upsert(&of(key), &of(value), ct).await?;
+                        MapReply::Done
+                    }
+                    MapOperation::Update(key, value) => {
+                        MapReply::Flag(map.update(&of(key), &of(value), ct).await?)
+                    }
+                    MapOperation::CompareAndUpdate(key, old, new) => {
+                        MapReply::Flag(map.compare_and_update(&of(key), &of(old), &of(new), ct).await?)
+                    }
+                    MapOperation::Remove(key) => MapReply::Flag(map.remove(&of(key), ct).await?),
+                    MapOperation::Take(key) => MapReply::Value(decoded(map.take(&of(key), ct).await?)),
+                    MapOperation::Modify(key, by) => {
+                        let change = |value| $crate::model::map::modified(decoded(value), by).map(of);
+                        MapReply::Value(decoded(map.modify(&of(key), change, ct).await?))
+                    }
+                    MapOperation::Exchange(key, new) => {
+                        let seen = decoded(map.get(&of(key), ct).await?);
+                        let done = match seen {
+                            None => false,
+                            Some(old) => map.compare_and_update(&of(key), &of(old), &of(new), ct).await?,
+                        };
+                        MapReply::Exchanged(seen, done)
+                    }
+                    MapOperation::GetMany(keys) => {
+                        let keys: Vec<$encoded> = keys.all().map(of).collect();
+                        let keys: Vec<&<$encoded as farfield::Bytes>::Borrowed> =
+                            keys.iter().map(std::borrow::Borrow::borrow).collect();
+                        let values = map.get_many(&keys, ct).await?;
+                        MapReply::Values(values.into_iter().map(decoded).collect())
+                    }
+                    MapOperation::Fill(keys, from) => {
+                        let mut flags = Vec::new();
+                        for (key, value) in keys.all().zip(from..) {
+                            flags.push(map.insert(&of(key), &of(value), ct).await?);
+                        }
+                        MapReply::Flags(flags)
+                    }
+                    MapOperation::Drain(keys) => {
+                        let mut values = Vec::new();
+                        for key in keys.all() {
+                            values.push(decoded(map.take(&of(key), ct).await?));
+                        }
+                        MapReply::Values(values)
+                    }
+                    MapOperation::Iterate => {
+                        let (mut pairs, mut iter) = (Vec::new(), map.iter(ct));
+                        while let Some((key, value)) = iter.next().await? {
+                            pairs.push((key.decode(), value.decode()));
+                        }
+                        MapReply::Pairs(pairs)
+                    }
+                })
+            }
+            async fn recover(map: &$map, ct: &farfield::ComputeThread) -> farfield::Result<()> {
+                map.recover(ct).await
+            }
+            async fn verify(map: &$map, ct: &farfield::ComputeThread) -> farfield::Result<()> {
+                let (keys, counted) = (map.check(ct).await?, map.len(ct).await?);
+                let (mut iterated, mut iter) = (0, map.iter(ct));
+                while iter.next().await?.is_some() {
+                    iterated += 1;
+                }
+                if [counted, iterated] == [keys; 2] {
+                    return Ok(());
+                }
+                Err(farfield::Error::other(format!(
+                    "the map has {keys} keys, but its length is {counted}, and {iterated} were iterated"
+                )))
+            }
+        }
+    };
+}
+pub(crate) use map;
+
+/// Far memory of each memory node, for a large map and the objects that it has retired.
+pub(crate) const SIZE_KIB: u64 = 2048;
+/// Virtual time of a run: a sweep of so much memory by threads that stall takes long.
+pub(crate) const LIMIT_MS: u64 = 2000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encoded_numbers_are_decoded() {
+        for number in (0..20).chain([1 << 40, INVALID - 1]) {
+            assert_eq!(u64::encode(number).decode(), number);
+            let bytes = Vec::encode(number);
+            assert_eq!(bytes.clone().decode(), number);
+            assert_eq!(bytes[..7].to_vec().decode(), INVALID);
+        }
+        let mut torn = Vec::encode(12);
+        torn[20] += 1;
+        assert_eq!(torn.decode(), INVALID);
+    }
+
+    #[test]
+    fn values_are_written_once_in_most_plans() {
+        let is_once = |seed| {
+            let mut random = Random::new(seed);
+            let mut values = BTreeSet::new();
+            (0..50).all(|_| values.insert(value(&mut random)))
+        };
+        assert!((60..90).contains(&(0..100).filter(|seed| is_once(*seed)).count()));
+    }
+}
