@@ -132,7 +132,9 @@ fn edited(path: &str, name: &str, edits: &[(&str, &str)]) -> Result<String, Stri
 fn whole(path: &Path) -> Result<String, String> {
     let source = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut code = String::new();
-    for line in without_examples(&source).lines() {
+    // The inline map is another structure.
+    let without = without_examples(&source).replace("pub(crate) mod inline;\n", "");
+    for line in without.lines() {
         match line.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) {
             Some(name) => {
                 let submodule = whole(&path.with_extension("").join(name).with_extension("rs"))?;

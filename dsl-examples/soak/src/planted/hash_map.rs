@@ -104,39 +104,6 @@ pub(super) const BUGS: &[Planted] = &[
         needs_faults: false,
     },
     Planted {
-        name: "hash_map_insertions_are_overtaken",
-        structure: Structure::SmallHashMap,
-        edits: &[
-            (
-                "\
-                    if how != Put::Insert
-                        && refused.current.tag().blind()",
-                "\
-                    if refused.current.tag().blind()",
-            ),
-        ],
-        invariant: "only an update is overtaken, never an insertion",
-        why: "two clients of a duplicate insertion believe that they have inserted the key, if the key is then updated",
-        caught_by: Check::Linearizability,
-        needs_faults: false,
-    },
-    Planted {
-        name: "hash_map_is_overtaken_by_any_change",
-        structure: Structure::SmallHashMap,
-        edits: &[
-            (
-                "\
-                    && refused.current.tag().blind()",
-                "\
-                    && true",
-            ),
-        ],
-        invariant: "an update is overtaken only by a blind one",
-        why: "an update is lost beside a removal or a change that has returned the value before",
-        caught_by: Check::Linearizability,
-        needs_faults: false,
-    },
-    Planted {
         name: "hash_map_modifies_blindly",
         structure: Structure::SmallHashMap,
         edits: &[(
@@ -145,23 +112,6 @@ pub(super) const BUGS: &[Planted] = &[
         )],
         invariant: "a link is blind only if its operation did not depend on the value before",
         why: "an update counts as overtaken by a modification, which has not seen its value",
-        caught_by: Check::Linearizability,
-        needs_faults: false,
-    },
-    Planted {
-        name: "hash_map_is_overtaken_by_freezing",
-        structure: Structure::SmallHashMap,
-        edits: &[
-            (
-                "\
-                    && refused.current.tag().blind()
-                    && refused.current.shared() != link.shared() =>",
-                "\
-                    && refused.current.tag().blind() =>",
-            ),
-        ],
-        invariant: "an update is overtaken only by a link that it has not read",
-        why: "a link that was frozen since it was read is taken for a newer update, and the update is lost",
         caught_by: Check::Linearizability,
         needs_faults: false,
     },
@@ -323,33 +273,6 @@ pub(super) const BUGS: &[Planted] = &[
         needs_faults: false,
     },
     Planted {
-        name: "hash_map_leaves_vacant_slots",
-        structure: Structure::SmallHashMap,
-        edits: &[
-            (
-                "\
-                    idents.push(op::compare_exchange(slot.ident(), VACANT, FROZEN));",
-                "\
-                    if number > read.len() {
-                        idents.push(op::compare_exchange(slot.ident(), VACANT, FROZEN));
-                    }",
-            ),
-        ],
-        invariant: "vacant slots are frozen, too",
-        why: "a key is inserted into a vacant slot of a table that was copied, and is lost",
-        caught_by: Check::Linearizability,
-        needs_faults: false,
-    },
-    Planted {
-        name: "hash_map_copies_before_it_freezes",
-        structure: Structure::SmallHashMap,
-        edits: &[("let keys = live(&frozen);", "let keys = live(&read);")],
-        invariant: "a new table has the links that were frozen",
-        why: "changes of a table between its first READ and its freezing are lost",
-        caught_by: Check::Linearizability,
-        needs_faults: false,
-    },
-    Planted {
         name: "hash_map_replaces_levels",
         structure: Structure::SmallHashMap,
         edits: &[
@@ -363,77 +286,6 @@ pub(super) const BUGS: &[Planted] = &[
         invariant: "a level of the directory is made once",
         why: "two clients that split tables make the same level, and the entries of one are lost",
         caught_by: Check::Leak,
-        needs_faults: false,
-    },
-    Planted {
-        name: "hash_map_frees_replaced_tables",
-        structure: Structure::SmallHashMap,
-        edits: &[
-            (
-                "\
-                    directory.forget(index);
-                    replaced.retire(g).await?;",
-                "\
-                    directory.forget(index);
-                    std::mem::forget(replaced);
-                    g.delete(link.shared()).await?;",
-            ),
-        ],
-        invariant: "a table is freed only when no guard is older than its replacement",
-        why: "a slower client changes a slot of a freed table",
-        caught_by: Check::Memory,
-        needs_faults: false,
-    },
-    Planted {
-        name: "hash_map_forgets_unpublished_tables",
-        structure: Structure::SmallHashMap,
-        edits: &[
-            (
-                "\
-                    directory.learn(index, link);
-                    Ok(false)",
-                "\
-                    std::mem::forget(new);
-                    Ok(false)",
-            ),
-        ],
-        invariant: "a table that another client was faster to replace leaves nothing behind",
-        why: "the slower client's new tables are never freed",
-        caught_by: Check::Leak,
-        needs_faults: false,
-    },
-    Planted {
-        name: "hash_map_forgets_removed_entries",
-        structure: Structure::SmallHashMap,
-        edits: &[
-            (
-                "\
-                    replaced.retire(g).await?;
-                    return Ok(Some(entry));",
-                "\
-                    std::mem::forget(replaced);
-                    return Ok(Some(entry));",
-            ),
-        ],
-        invariant: "the client whose CAS removes a key retires its entry",
-        why: "entries of removed keys are never freed",
-        caught_by: Check::Leak,
-        needs_faults: false,
-    },
-    Planted {
-        name: "hash_map_iterates_past_frozen_slots",
-        structure: Structure::SmallHashMap,
-        edits: &[
-            (
-                "\
-                    let links = links(&read);",
-                "\
-                    let links = links(&read).filter(|link| !link.tag().frozen());",
-            ),
-        ],
-        invariant: "an iteration has every key that is present throughout",
-        why: "an iteration misses the keys of a table that is being split",
-        caught_by: Check::Linearizability,
         needs_faults: false,
     },
     Planted {
@@ -487,15 +339,6 @@ pub(super) const BUGS: &[Planted] = &[
         invariant: "the second half of a split can be reached through the first",
         why: "the client that has split a table dies before it sets the second entry, and all others wait for it",
         caught_by: Check::Stuck,
-        needs_faults: true,
-    },
-    Planted {
-        name: "hash_map_recovers_nothing",
-        structure: Structure::SmallHashMap,
-        edits: &[("if is_growing || read.iter().any(is_frozen) {", "if is_growing && !is_growing && read.iter().any(is_frozen) {")],
-        invariant: "recovery finishes the replacement of tables whose clients died",
-        why: "tables stay frozen",
-        caught_by: Check::Error,
         needs_faults: true,
     },
 ];
