@@ -1,6 +1,6 @@
 //! The directory: which table has a key, as far as it is known. The same for tables of links and for tables of values.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use farfield::Remote;
@@ -79,11 +79,22 @@ pub(super) struct Directory<T: Remote = Table> {
     tables: RefCell<Vec<Option<Known<T>>>>,
     /// The most tables to remember.
     bound: usize,
+    /// Entries that were met since the directory was read as a whole, and were outdated or unknown.
+    outdated: Cell<u32>,
 }
+
+/// So many such entries make a handle read the directory as a whole again: others may be outdated, too.
+const MOST_OUTDATED: u32 = 4;
 
 impl<T: Split> Directory<T> {
     pub(super) fn new(shard: RemotePtr<Shard<T>>, bound: usize) -> Self {
-        Self { shard, levels: RefCell::default(), tables: RefCell::default(), bound }
+        Self {
+            shard,
+            levels: RefCell::default(),
+            tables: RefCell::default(),
+            bound,
+            outdated: Cell::default(),
+        }
     }
 
     /// Sets the most tables to remember.
@@ -163,6 +174,23 @@ impl<T: Split> Directory<T> {
         }
     }
 
+    /// An entry was outdated, and links to another table now.
+    pub(super) async fn meets_outdated(
+        &self,
+        index: u64,
+        link: TableLink<'_, T>,
+        counting: &Counting,
+        g: &Guard<'_>,
+    ) -> Result<()> {
+        counting.count(|counters| counters.stale += 1);
+        self.learn(index, link);
+        self.outdated.set(self.outdated.get() + 1);
+        if self.outdated.get() > MOST_OUTDATED && self.bits() <= WHOLE_BITS {
+            self.load_whole(g).await?;
+        }
+        Ok(())
+    }
+
     /// Remembers a table.
     pub(super) fn learn(&self, index: u64, link: TableLink<'_, T>) {
         let index = index as usize;
@@ -185,6 +213,7 @@ impl<T: Split> Directory<T> {
 
     /// Reads all entries. One round trip.
     async fn load_whole(&self, g: &Guard<'_>) -> Result<()> {
+        self.outdated.set(0);
         let blocks = (0..1 << (self.bits() - BASE_BITS)).filter_map(|block| self.entry(block * BASE as u64));
         let reads = blocks.map(|first| op::read(RemotePtr::<Entries<T>>::from_address(first.address())));
         let blocks = g.chain(reads.collect::<Vec<_>>()).submit().await?;
@@ -205,7 +234,9 @@ impl<T: Split> Directory<T> {
     ) -> Result<(u64, Known<T>)> {
         counting.count(|counters| counters.directory_misses += 1);
         let mut backoff = g.backoff();
-        if self.tables.borrow().is_empty() && self.bits() <= WHOLE_BITS {
+        self.outdated.set(self.outdated.get() + 1);
+        let is_unknown = self.tables.borrow().is_empty() || self.outdated.get() > MOST_OUTDATED;
+        if is_unknown && self.bits() <= WHOLE_BITS {
             self.load_whole(g).await?;
             if let Some(found) = self.find(ident) {
                 return Ok(found);

@@ -30,8 +30,8 @@ const BUCKET_BYTES: u64 = 128;
 /// The entries of the directory that a shard holds itself: those of indices of this many bits.
 pub(super) const BASE_BITS: u32 = 6;
 pub(super) const BASE: usize = 1 << BASE_BITS;
-/// The most bits of the indices of a directory that a handle reads as a whole when it first needs it: 4 KiB.
-pub(super) const WHOLE_BITS: u32 = BASE_BITS + 3;
+/// The most bits of the indices of a directory that a handle reads as a whole at once: 16 KiB.
+pub(super) const WHOLE_BITS: u32 = BASE_BITS + 5;
 /// The other entries are in levels, each as large as all before it.
 pub(super) const LEVELS: usize = 18;
 /// The most bits of an index.

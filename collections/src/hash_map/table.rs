@@ -144,8 +144,7 @@ impl Tables {
                 let slot = Window::slot(&window?, [buckets.at(home), buckets.at(home + 1)], hash);
                 return Ok((staged, Seen { index, known, slot }));
             }
-            self.counting.count(|counters| counters.stale += 1);
-            directory.learn(index, link);
+            directory.meets_outdated(index, link, &self.counting, g).await?;
         }
     }
     // ANCHOR_END: look
