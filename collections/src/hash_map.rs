@@ -95,6 +95,7 @@
 //! # }
 //! ```
 
+// ANCHOR: all
 mod cache;
 mod counters;
 mod directory;
@@ -436,3 +437,4 @@ impl<K: Bytes, V: Bytes> fmt::Debug for HashMap<K, V> {
             .finish_non_exhaustive()
     }
 }
+// ANCHOR_END: all

@@ -210,7 +210,7 @@ figures! {
     }
     "target/release/soak --seeds 0..1000" {
         "sim.soak_seeds_per_minute" Printed "runs" "runs a minute: one seed on one structure, checked for linearizability and memory safety"
-        "sim.thousand_seeds.seconds" Printed "s" "time of a soak of 1,000 seeds on each of the seven structures"
+        "sim.thousand_seeds.seconds" Printed "s" "time of a soak of 1,000 seeds on each of the ten structures"
     }
     // One boot of the test bed measures all of these.
     "cargo xtask rdma-test" {

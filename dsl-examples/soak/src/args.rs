@@ -200,7 +200,7 @@ mod tests {
         let Ok(Args { task: Task::List(bugs), .. }) = parse("--planted --list") else {
             panic!("a list was asked for");
         };
-        assert_eq!((bugs.subjects.len(), bugs.of_runtime.len()), (60, 19));
+        assert_eq!((bugs.subjects.len(), bugs.of_runtime.len()), (77, 19));
         assert!(mistake("--list").contains("--planted"));
     }
 

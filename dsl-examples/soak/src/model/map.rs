@@ -82,7 +82,7 @@ pub enum MapReply {
     Pairs(Vec<(u64, u64)>),
 }
 
-/// The value that a [`Modify`](MapOperation::Modify) by a number gives to a key: `None` removes it.
+/// The value that a [`Modify`] by a number gives to a key: `None` removes it.
 pub fn modified(value: Option<u64>, by: u64) -> Option<u64> {
     let sum = value.unwrap_or(0).wrapping_add(by);
     (value.is_none() || !sum.is_multiple_of(3)).then_some(sum)
