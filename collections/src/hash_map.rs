@@ -61,13 +61,15 @@
 //! A client whose key finds no slot marks the table's entry as `growing`, reads the table, allocates what replaces it, and freezes the slots, each by a
 //! CAS. The new tables have the keys that are in the map, distributed again: one table of twice the size up to 4 KiB, then two; one of the
 //! same size, if most keys were removed. One chain writes them and exchanges the entry. Readers do not notice. A writer that meets a frozen slot
-//! waits for the new table, and makes it itself if that takes too long: the other client may be dead. If memory is exhausted, the error
-//! comes before the first slot is frozen.
+//! waits for the new table, and makes it itself if that takes too long: the other client may be dead. The new tables are allocated before the first slot is
+//! frozen, so if memory is exhausted nothing has changed. Only if the keys need other tables than expected, because clients have inserted meanwhile, are these allocated
+//! afterwards; if that fails, the table stays frozen, its keys can be read, and the next writer tries again.
 //!
 //! # What a dead client, or a dropped future, leaves
 //!
 //! A claimed slot with a null link is a removed key's. A frozen table is replaced by the next writer. A new entry or table that no link holds is freed by a
-//! sweep, if its client is dead. A future that is dropped while its CAS is in flight may leave such an object until then.
+//! sweep if its client is dead, and by the chain in flight if only the future was dropped: see [`op::replace`]. The exception is a new level of the directory, of
+//! which there are at most 18: if its future is dropped while another client makes the same level, it is lost.
 //!
 //! # Keys with equal hashes
 //!

@@ -342,6 +342,22 @@ fn several_operations_take_the_round_trips_of_one() {
     done.unwrap();
 }
 
+#[test]
+fn a_handle_without_a_cache_finds_all_keys() {
+    everywhere(1, async |ct| {
+        let root = HashMap::<u64, u64>::create(ct).await?;
+        let map = HashMap::attach(root, ct).await?.with_cache(0);
+        for key in 0..600 {
+            assert!(map.insert(&key, &key, ct).await?);
+        }
+        for key in 0..600 {
+            assert_eq!(map.get(&key, ct).await?, Some(key));
+        }
+        assert_eq!(map.check(ct).await?, 600);
+        map.destroy(ct).await
+    });
+}
+
 /// Returns the number of round trips of some work, or `None` where time is real.
 async fn round_trips<T>(ct: &ComputeThread, work: impl AsyncFnOnce() -> Result<T>) -> Result<Option<u128>> {
     let before = ct.now();

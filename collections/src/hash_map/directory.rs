@@ -185,7 +185,7 @@ impl<T: Split> Directory<T> {
         counting.count(|counters| counters.stale += 1);
         self.learn(index, link);
         self.outdated.set(self.outdated.get() + 1);
-        if self.outdated.get() > MOST_OUTDATED && self.bits() <= WHOLE_BITS {
+        if self.outdated.get() > MOST_OUTDATED && self.can_load_whole() {
             self.load_whole(g).await?;
         }
         Ok(())
@@ -209,6 +209,11 @@ impl<T: Split> Directory<T> {
         if let Some(known) = self.tables.borrow_mut().get_mut(index as usize) {
             *known = None;
         }
+    }
+
+    /// Returns whether the directory is small enough to be read, and remembered, as a whole.
+    fn can_load_whole(&self) -> bool {
+        self.bits() <= WHOLE_BITS && 1 << self.bits() <= self.bound
     }
 
     /// Reads all entries. One round trip.
@@ -236,7 +241,7 @@ impl<T: Split> Directory<T> {
         let mut backoff = g.backoff();
         self.outdated.set(self.outdated.get() + 1);
         let is_unknown = self.tables.borrow().is_empty() || self.outdated.get() > MOST_OUTDATED;
-        if is_unknown && self.bits() <= WHOLE_BITS {
+        if is_unknown && self.can_load_whole() {
             self.load_whole(g).await?;
             if let Some(found) = self.find(ident) {
                 return Ok(found);
