@@ -31,6 +31,7 @@ pub(crate) struct Options {
 /// Files that may contain `unsafe`; each must contain it.
 const UNSAFE_FILES: &[&str] = &[
     "runtime/fabric/src/host/arena.rs",
+    "runtime/fabric/src/host/mapping.rs",
     "runtime/fabric/src/host/mod.rs",
     "runtime/fabric/src/prefetch.rs",
     "runtime/fabric/src/unposted.rs",

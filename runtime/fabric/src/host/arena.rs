@@ -11,11 +11,11 @@
 //!
 //! Huge pages are asked for: an access to a page that is in no translation buffer takes longer than one that is in no cache. With pages of 2 MiB the
 //! buffers hold gigabytes. It is advice, which the system may ignore; it takes memory in larger pieces, too, so a segment of at least 2 MiB takes
-//! at least 2 MiB.
+//! at least 2 MiB. Shared memory needs more than advice: see [`mapping`](super::mapping).
 //!
 //! Invariants, which `Arena::mapped` establishes and no other code can break, since the fields are private and never changed:
 //!
-//! 1. `base` is the start of `_map`, which owns at least `segments << stride_log2` bytes of page-aligned memory until the arena is dropped. The
+//! 1. From `base` on, which is aligned to pages, `_map` owns at least `segments << stride_log2` bytes of memory until the arena is dropped. The
 //!    kernel keeps the size of a shared file, so no process can take the memory away.
 //! 2. `segment_bytes <= 1 << stride_log2`, and both are multiples of a word: a [`Geometry`] is so by construction. `each` and `alone` follow
 //!    from it.
@@ -31,6 +31,8 @@ use std::time::Instant;
 
 use memmap2::MmapMut;
 
+#[cfg(target_os = "linux")]
+use super::mapping::map_aligned;
 #[cfg(target_os = "linux")]
 use super::sealed::SealedMemory;
 use crate::Contents;
@@ -169,7 +171,15 @@ unsafe impl Sync for Arena {}
 impl Arena {
     /// Maps new memory, all zero.
     pub fn new(geometry: Geometry) -> Result<Self> {
-        Self::mapped(geometry, |options| options.map_anon(), None)
+        Self::mapped(
+            geometry,
+            |bytes| {
+                let mut map = memmap2::MmapOptions::new().len(bytes).no_reserve_swap().map_anon()?;
+                let base = NonNull::new(map.as_mut_ptr()).expect("a mapping is not at address 0");
+                Ok((map, base))
+            },
+            None,
+        )
     }
 
     /// Maps the memory of a file. `in_use` is held while it is mapped.
@@ -185,20 +195,21 @@ impl Arena {
         // SAFETY: the file has the bytes that are mapped, by the check above, and keeps them as long as it is mapped, by the invariant of
         // `SealedMemory`: the kernel lets no process change its size. Concurrent writes of other processes are harmless, since all accesses of
         // this process are atomic (invariant 3).
-        Self::mapped(geometry, |options| unsafe { options.map_mut(memory.file()) }, Some(in_use))
+        Self::mapped(geometry, |bytes| unsafe { map_aligned(memory.file(), bytes) }, Some(in_use))
     }
 
+    /// Makes the arena of a mapping, which begins at the pointer or before, and of which as many bytes from there on as asked for are its own.
     fn mapped(
         geometry: Geometry,
-        map: impl FnOnce(&memmap2::MmapOptions) -> std::io::Result<MmapMut>,
+        map: impl FnOnce(usize) -> std::io::Result<(MmapMut, NonNull<u8>)>,
         in_use: Option<File>,
     ) -> Result<Self> {
         let failed = |cause| Error::from(error::System { action: ACTION, cause });
         let bytes = usize::try_from(geometry.mapped_bytes())
             .map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
-        let mut options = memmap2::MmapOptions::new();
-        let mut map = map(options.len(bytes).no_reserve_swap()).map_err(failed)?;
-        if map.len() < bytes {
+        let (map, base) = map(bytes).map_err(failed)?;
+        let before = base.addr().get().wrapping_sub(map.as_ptr().addr());
+        if map.len().checked_sub(before).is_none_or(|length| length < bytes) {
             return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
         }
         if geometry.segment_bytes() >= HUGE_PAGE_BYTES {
@@ -206,7 +217,6 @@ impl Arena {
             #[cfg(target_os = "linux")]
             drop(map.advise(memmap2::Advice::HugePage));
         }
-        let base = NonNull::new(map.as_mut_ptr()).expect("a mapping is not at address 0");
         let each = geometry.segment_bytes() / WORD_BYTES as u64 - 1;
         Ok(Self {
             base,
@@ -413,9 +423,9 @@ mod tests {
         assert!(weak.upgrade().is_none());
     }
 
-    /// Returns the flags of the mapping with an address, as the kernel lists them.
+    /// Returns a line of what the kernel lists of the mapping with an address: the one that begins with a name.
     #[cfg(target_os = "linux")]
-    fn flags(base: NonNull<u8>) -> String {
+    fn listed(base: NonNull<u8>, name: &str) -> String {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let mut lines = maps.lines().skip_while(|line| {
             let range = line.split(' ').next().and_then(|range| range.split_once('-'));
@@ -423,7 +433,7 @@ mod tests {
             let range = range.and_then(|(start, end)| Some(bound(start)?..bound(end)?));
             !range.is_some_and(|range| range.contains(&base.addr().get()))
         });
-        lines.find(|line| line.starts_with("VmFlags:")).unwrap().to_owned()
+        lines.find(|line| line.starts_with(name)).unwrap().to_owned()
     }
 
     #[test]
@@ -432,7 +442,7 @@ mod tests {
         if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
             return crate::skip::skip("hugepages", "the kernel has none");
         }
-        let asks = |arena: &Arena| flags(arena.base).split(' ').any(|flag| flag == "hg");
+        let asks = |arena: &Arena| listed(arena.base, "VmFlags:").split(' ').any(|flag| flag == "hg");
         let large = Geometry::new(1, 2, HUGE_PAGE_BYTES).unwrap();
         assert!(asks(&Arena::new(large).unwrap()));
         assert!(!asks(&arena()));
@@ -440,6 +450,39 @@ mod tests {
         let memory = SealedMemory::new("farfield-test", bytes, std::iter::empty()).unwrap();
         let in_use = File::open("/dev/null").unwrap();
         assert!(asks(&Arena::shared(&memory, in_use, large).unwrap()), "shared memory does, too");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn shared_memory_is_on_huge_pages() {
+        // No multiple of a huge page, so that the last one of each segment has small pages.
+        let geometry = Geometry::new(1, 3, 2 * HUGE_PAGE_BYTES + BYTES).unwrap();
+        let segments = (0..3).map(|segment| (segment << geometry.stride_log2(), geometry.segment_bytes()));
+        let memory = SealedMemory::new("farfield-test", geometry.mapped_bytes(), segments).unwrap();
+        let arenas =
+            [0; 2].map(|_| Arena::shared(&memory, File::open("/dev/null").unwrap(), geometry).unwrap());
+        for arena in &arenas {
+            assert!(arena.base.addr().get().is_multiple_of(HUGE_PAGE_BYTES as usize));
+            for (segment, offset) in (0..3).flat_map(|segment| {
+                (8..geometry.segment_bytes()).step_by(4096).map(move |offset| (segment, offset))
+            }) {
+                let word = arena.word(Address::new(segment, offset)).unwrap();
+                word.fetch_add(offset, Ordering::Relaxed);
+            }
+        }
+        let last = arenas[0].word(Address::new(2, 4096 + 8)).unwrap();
+        assert_eq!(last.load(Ordering::Relaxed), 2 * (4096 + 8), "both map the same memory");
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let version: Vec<u32> =
+            release.split(['.', '-']).map_while(|part| part.parse().ok()).take(2).collect();
+        let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+        if version < vec![6, 1] || setting.is_ok_and(|setting| setting.contains("[deny]")) {
+            return crate::skip::skip("hugepages", "the kernel makes none of shared memory");
+        }
+        for arena in &arenas {
+            let huge = listed(arena.base, "ShmemPmdMapped:");
+            assert_eq!(huge.split_whitespace().nth(1), Some("12288"), "two of each segment: {huge}");
+        }
     }
 
     /// The memory stays mapped while a thread has a share in the arena.
@@ -468,9 +511,16 @@ mod tests {
     /// A mapping that is smaller than its segments is refused.
     #[test]
     fn a_mapping_that_is_too_small_is_refused() {
-        let small = |_: &memmap2::MmapOptions| memmap2::MmapOptions::new().len(4096).map_anon();
-        let made = Arena::mapped(Geometry::new(3, 2, BYTES).unwrap(), small, None);
-        assert!(matches!(made, Err(Error::System(_))));
+        for before in [0, 4096, 8192] {
+            let small = |bytes: usize| {
+                let mut map = memmap2::MmapOptions::new().len(bytes + before - 1).map_anon()?;
+                let base = NonNull::new(map.as_mut_ptr()).unwrap();
+                // SAFETY: the mapping has more bytes.
+                Ok((map, unsafe { base.add(before) }))
+            };
+            let made = Arena::mapped(Geometry::new(3, 2, BYTES).unwrap(), small, None);
+            assert!(matches!(made, Err(Error::System(_))), "{before}");
+        }
     }
 
     /// Addresses near the boundaries of segments, and arbitrary ones.

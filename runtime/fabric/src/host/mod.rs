@@ -21,6 +21,7 @@
 //! |---|---|
 //! | `arena` | the mapping of all segments, and its bounds check |
 //! | `delayed` | the same memory with delayed completions, for tests |
+//! | `mapping` | mappings of shared memory on huge pages |
 //! | `sealed` | shared memory whose size no process can change |
 //! | `available` | the memory that the system can still give |
 //! | `spawn` | compute threads and background threads |
@@ -31,6 +32,8 @@ mod arena;
 #[cfg(target_os = "linux")]
 mod available;
 mod delayed;
+#[cfg(target_os = "linux")]
+mod mapping;
 #[cfg(target_os = "linux")]
 mod sealed;
 mod spawn;

@@ -4,7 +4,7 @@
 //! processes that map it, including the memory node. Every process of its user can shorten a file in a directory. This one is a `memfd`, and its size
 //! is sealed before any other process gets it:
 //!
-//! 1. [`SealedMemory::new`] makes the file, sets its size, allocates the pages of the segments, and seals it against shrinking, growing, and
+//! 1. [`SealedMemory::new`] makes the file, sets its size, allocates the pages of the segments, huge ones if it can, and seals it against shrinking, growing, and
 //!    further seals. From then on the kernel refuses to change the size, through any descriptor, for every user.
 //! 2. The descriptor is passed to processes over a socket. The file has no path.
 //! 3. [`SealedMemory::received`] asks the kernel for the seals and the size of the passed file. A seal can not be removed, so both stay as they are.
@@ -27,6 +27,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::available::available_bytes;
+use super::mapping::take_huge_pages;
 
 /// The seals that fix the size and forbid further seals.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -79,11 +80,13 @@ impl SealedMemory {
         }?;
         fchmod(&file, Mode::RUSR | Mode::WUSR)?;
         ftruncate(&file, bytes)?;
+        let file = File::from(file);
+        take_huge_pages(&file, bytes, ranges.clone());
         for (start, length) in ranges {
             fallocate(&file, FallocateFlags::empty(), start, length)?;
         }
         fcntl_add_seals(&file, SEALS)?;
-        Self::received(file).map_err(|reason| SharedMemoryError::System(io::Error::other(reason)))
+        Self::received(file.into()).map_err(|reason| SharedMemoryError::System(io::Error::other(reason)))
     }
 
     /// Checks a descriptor that another process has passed.
