@@ -230,7 +230,11 @@ impl<K: Bytes, V: Bytes> HashMap<K, V> {
             let (found, value) = split_entry::<K>(bytes)?;
             (found == key).then(|| decode(value))
         };
-        self.tables.get(self.tables.hash(key), value, &ct.pin()).await
+        let (hash, g) = (self.tables.hash(key), &ct.pin());
+        if let Some(found) = self.tables.get_now(hash, value, g) {
+            return Ok(found);
+        }
+        self.tables.get(hash, value, g).await
     }
 
     /// Inserts a key with a value. Returns `false` if the key is in the map, which does not change then.

@@ -1,5 +1,8 @@
 //! Operations on slots. Keys are hashes here, and entries are bytes.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
 use farfield::op::{Replacement, Staged};
 use farfield::prelude::*;
 
@@ -56,6 +59,16 @@ pub(super) enum Decision {
     Remove,
     /// It has this entry.
     Store(Vec<u8>),
+}
+
+/// The result of an operation where each completes at once, unless it fails.
+#[inline(always)]
+#[allow(clippy::inline_always)] // what it polls is to be inlined
+fn now<R>(operation: impl Future<Output = Result<R>>) -> Option<R> {
+    match pin!(operation).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result.ok(),
+        Poll::Pending => None,
+    }
 }
 
 pub(super) fn equal_hashes() -> farfield::Error {
@@ -123,7 +136,9 @@ impl Tables {
             if let Some(entry) = entry.take() {
                 staged = Some(g.chain(op::stage(entry)).submit().await?);
             }
-            return Ok((staged, self.look_here(hash, directory, g).await?));
+            if let Some(seen) = self.look_now(hash, g) {
+                return Ok((staged, seen));
+            }
         }
         loop {
             let (index, known) = match directory.find(hash.ident) {
@@ -149,45 +164,56 @@ impl Tables {
     }
     // ANCHOR_END: look
 
-    /// Reads a key's slot where a round trip costs nothing: the directory's entry, and then slots, a line at a time.
+    /// Reads a key's slot where a round trip costs nothing: the directory's entry, and then slots, a line at a time. `None` if that fails, or the directory is
+    /// to be read: then [`look`](Self::look) does it.
     #[inline]
-    async fn look_here<'g>(&self, hash: Hash, directory: &Directory, g: &'g Guard<'_>) -> Result<Seen<'g>> {
+    fn look_now<'g>(&self, hash: Hash, g: &'g Guard<'_>) -> Option<Seen<'g>> {
+        let directory = self.directory(hash);
         let mut index = directory.longest(hash.ident);
-        let (index, known) = loop {
-            let Some(entry) = directory.entry(index) else {
-                break directory.load_path(hash.ident, &self.counting, g).await?;
-            };
-            let link = entry.load(g).await?;
+        let known = loop {
+            let link = now(directory.entry(index)?.load(g))?;
             if !link.is_null() {
-                let known = Known::of(link);
-                if hash.ident & mask(known.depth()) == index {
-                    break (index, known);
-                }
+                break Known::of(link);
             }
-            if link.is_null() && index > 0 {
-                index ^= 1 << index.ilog2();
-            } else {
-                break directory.load_path(hash.ident, &self.counting, g).await?;
-            }
+            index ^= 1 << index.checked_ilog2()?;
         };
+        if hash.ident & mask(known.depth()) != index {
+            return None;
+        }
         let (buckets, home) = (known.table.shared(g).buckets(), home(hash.ident, known.scale()));
         for number in (0..WINDOW).step_by(LINE) {
             let slots = buckets.at(home + (number / SLOTS) as u64).slots();
-            let line = RemotePtr::<Line>::from_address(slots.at(number % SLOTS).address()).read(g).await?;
-            for (slot, seen) in line.slots.into_iter().enumerate() {
-                let slot = slots.at(number % SLOTS + slot);
-                if seen.ident == hash.ident {
-                    return Ok(Seen { index, known, slot: Slot::Claimed(slot.link(), seen.link) });
-                }
-                if seen.ident == VACANT {
-                    return Ok(Seen { index, known, slot: Slot::Vacant(slot.ident(), slot.link()) });
-                }
-                if seen.ident == FROZEN {
-                    return Ok(Seen { index, known, slot: Slot::None });
-                }
+            let line = now(RemotePtr::<Line>::from_address(slots.at(number % SLOTS).address()).read(g))?;
+            let found = line.slots.iter().position(|slot| slot.ident == hash.ident || slot.ident <= FROZEN);
+            if let Some(found) = found {
+                let (slot, seen) = (slots.at(number % SLOTS + found), &line.slots[found]);
+                let slot = match seen.ident {
+                    VACANT => Slot::Vacant(slot.ident(), slot.link()),
+                    FROZEN => Slot::None,
+                    _ => Slot::Claimed(slot.link(), seen.link),
+                };
+                return Some(Seen { index, known, slot });
             }
         }
-        Ok(Seen { index, known, slot: Slot::None })
+        Some(Seen { index, known, slot: Slot::None })
+    }
+
+    /// Reads the entry of a key where a round trip costs nothing. `None` if [`get`](Self::get) must do it.
+    #[inline]
+    pub(super) fn get_now<R>(
+        &self,
+        hash: Hash,
+        decode: impl Fn(&[u8]) -> Option<R>,
+        g: &Guard<'_>,
+    ) -> Option<Option<R>> {
+        if !self.is_immediate {
+            return None;
+        }
+        let seen = self.look_now(hash, g)?;
+        match seen.present(hash) {
+            Some((_, link)) => now(link.shared().read_bytes_with(class(link).ok()?, g, decode)),
+            None => Some(None),
+        }
     }
 
     // ANCHOR: get
@@ -220,11 +246,7 @@ impl Tables {
             self.counting.count(|counters| counters.slot_misses += 1);
             self.hot.forget(hash.ident);
         }
-        let seen = if self.is_immediate {
-            self.look_here(hash, self.directory(hash), g).await?
-        } else {
-            self.look(hash, None, g).await?.1
-        };
+        let (_, seen) = self.look(hash, None, g).await?;
         let Some((slot, link)) = seen.present(hash) else { return Ok(None) };
         let value = link.shared().read_bytes_with(class(link)?, g, &decode).await?;
         if value.is_some() {
