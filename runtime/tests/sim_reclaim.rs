@@ -404,3 +404,38 @@ fn a_planted_early_reclamation_is_found_within_twenty_seeds() {
     let error = found.expect("a use of memory that was freed too early").to_string();
     assert!(error.starts_with("use after free") || error.contains("use after free"), "{error}");
 }
+
+/// The slots of all processes are read by some steps only, or their READs would take the time of the node that has them. The epoch advances all the same.
+#[test]
+fn processes_of_a_large_cluster_reclaim_and_seldom_read_all_slots() {
+    const PROCESSES: u64 = 48;
+    const ROUNDS: u64 = 12_288;
+    let url = "sim:seed=1,reclaim=lazy,threads-per-node=1,rtt=2us,compute=0";
+    let all = Cluster::connect(url)
+        .unwrap()
+        .run(PROCESSES as usize, async |ct| {
+            let item = Item::new_in(ct, Item::init(7)).await?.write(ct).await?;
+            ct.barrier("begin").await?;
+            let before = ct.metrics();
+            for _ in 0..ROUNDS {
+                let g = &ct.pin();
+                item.value().read(g).await?;
+                if ct.index() == 0 {
+                    let old = Item::new_in(ct, Item::init(8)).await?.write(ct).await?;
+                    g.sched_reclaim(old.shared(g)).await?;
+                }
+            }
+            let spent = ct.metrics() - before;
+            ct.barrier("end").await?;
+            ct.delete(item).await?;
+            Ok((spent.read_bytes - spent.reads.min(ROUNDS) * 8, spent.retired, spent.reclaimed))
+        })
+        .unwrap();
+    let (_, retired, reclaimed) = all[0];
+    assert_eq!(retired, ROUNDS);
+    assert!(reclaimed > ROUNDS / 2, "{reclaimed} of {retired} are freed while others read");
+    // Each thread takes a step for 1,024 chains: twelve, of which every third reads all slots.
+    let bytes: u64 = all[1..].iter().map(|(bytes, ..)| bytes).sum();
+    let scans = bytes / (PROCESSES * 8);
+    assert!((PROCESSES * 3..PROCESSES * 6).contains(&scans), "as many bytes as {scans} scans have");
+}

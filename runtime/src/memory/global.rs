@@ -13,6 +13,10 @@
 //! 2. The process adopts the epoch. If its threads have caught up, one chain writes its slot and, if all other slots
 //!    have announced this epoch too, advances the epoch by CAS.
 //!
+//! A step that *follows* reads no slots, and does not advance the epoch. With `n` processes a scan of the slots takes the home node as long as some `n / 16`
+//! small operations, so if each process scanned in each of its steps, 1,024 processes would take a sixth of what that node can do. In a cluster of more than
+//! [`FEW_PROCESSES`] a process scans in one of `n / FEW_PROCESSES` steps, and follows in the others: together they scan as often as a few would.
+//!
 //! Steps are posted and not waited for: after every 64 objects that a thread retires, at a page of the pool that it takes while 16 are retired, and
 //! after every [`CHAINS_PER_STEP`] chains, so that a process that only reads does not hold back the others. Waits count as chains, too. An idle process holds back the epoch until
 //! it posts a chain or waits, leaves, or is evicted.
@@ -45,6 +49,7 @@ use farfield_words::Address;
 const CHAINS_PER_STEP: u32 = 1024;
 /// The number of chains that a wait counts for, besides one for each of its round trips, in a cluster of up to [`FEW_PROCESSES`].
 const CHAINS_PER_WAIT: u64 = 64;
+/// So many processes scan the slots in each step.
 const FEW_PROCESSES: usize = 16;
 
 /// A part of a step that is in flight.
@@ -63,7 +68,7 @@ enum StepKind {
 }
 
 enum Part {
-    /// Reads the epoch, the counters beside it and the slots in the control block; the addresses of pages; and the known pages.
+    /// Reads the epoch, the counters beside it and, unless it follows, the slots in the control block; the addresses of pages; and the known pages.
     Scan { head: Slot, addresses: Option<Slot>, pages: Vec<(Address, Slot)>, kind: StepKind },
     /// Writes the slot and, perhaps, advances the epoch.
     Announce { epoch: u64, exchange: Option<Slot> },
@@ -113,9 +118,20 @@ impl Worker {
             }
         } else {
             self.until_step.set(CHAINS_PER_STEP);
-            self.begin_step(StepKind::Advance);
+            self.begin_step(self.next_kind());
         }
         self.continue_step();
+    }
+
+    /// The kind of a step for which no thread waits.
+    fn next_kind(&self) -> StepKind {
+        let Some(member) = self.process.member() else { return StepKind::Advance };
+        let step = self.steps.get();
+        self.steps.set(step.wrapping_add(1));
+        // The processes scan in different steps.
+        let steps_per_scan = member.slots().used.div_euclid(FEW_PROCESSES).max(1);
+        let scans = (step as usize).wrapping_add(member.number).is_multiple_of(steps_per_scan);
+        if scans { StepKind::Advance } else { StepKind::Follow }
     }
 
     /// Advances the epoch if that takes no round trip; a member begins a step, without waiting for it. Returns the epoch that the process
@@ -125,7 +141,7 @@ impl Worker {
         if self.process.member().is_none() && !is_eager {
             return self.process.collector.try_advance();
         }
-        self.begin_step(StepKind::Advance);
+        self.begin_step(self.next_kind());
         self.known_epoch()
     }
 
@@ -135,7 +151,10 @@ impl Worker {
         if !member.begin_step() {
             return;
         }
-        let Slots { used, pages } = member.slots().clone();
+        let Slots { used, pages } = match kind {
+            StepKind::Advance => member.slots().clone(),
+            StepKind::Follow => Slots::default(),
+        };
         let mut chain = self.empty_chain();
         // The epoch first, so the slots are read after it.
         let head = chain.read(control::epoch(), EPOCH_COUNTERS + used.min(SLOTS_HERE));
@@ -224,18 +243,20 @@ impl Worker {
                 let (epoch, used) = (decode::epoch(*epoch)?, decode::used_slots(*used)?);
                 // Before the epoch is announced: see `compaction`.
                 self.process.observe_counters(*requests, *coalesced);
-                let words = addresses.map_or(&[][..], |addresses| done.words(addresses));
-                let mut seen = Slots { used, pages: Vec::new() };
-                for (index, word) in words.iter().enumerate() {
-                    let page = decode::slot_page(&self.heap().grid, index, *word)?;
-                    seen.pages.push(page.unwrap_or(Address::NULL));
-                }
-                let needed = seen.used.saturating_sub(SLOTS_HERE).div_ceil(SLOTS_PER_PAGE);
-                seen.pages.resize(needed, Address::NULL);
-                if *member.slots() != seen {
-                    // This scan has missed slots; the next one includes them.
-                    *member.slots() = seen;
-                    return Ok(None);
+                if kind == StepKind::Advance {
+                    let words = addresses.map_or(&[][..], |addresses| done.words(addresses));
+                    let mut seen = Slots { used, pages: Vec::new() };
+                    for (index, word) in words.iter().enumerate() {
+                        let page = decode::slot_page(&self.heap().grid, index, *word)?;
+                        seen.pages.push(page.unwrap_or(Address::NULL));
+                    }
+                    let needed = seen.used.saturating_sub(SLOTS_HERE).div_ceil(SLOTS_PER_PAGE);
+                    seen.pages.resize(needed, Address::NULL);
+                    if *member.slots() != seen {
+                        // This scan has missed slots; the next one includes them.
+                        *member.slots() = seen;
+                        return Ok(None);
+                    }
                 }
                 collector.observe(epoch);
                 let slot = member.slot();
@@ -254,11 +275,13 @@ impl Worker {
                 // Not its own slot: a WRITE of it is in this chain, or may be in flight.
                 let is_behind =
                     |(at, announced): (Address, &u64)| at != slot && (1..epoch).contains(announced);
-                let behind = here.chain(pages).find(|place| is_behind(*place)).map(|(at, _)| at);
-                member.set_behind(behind);
-                let exchange = (kind == StepKind::Advance
-                    && (behind.is_none() || self.has(Plant::LonelyEpoch)))
-                .then(|| chain.compare_exchange(control::epoch(), epoch, epoch + 1));
+                let mut exchange = None;
+                if kind == StepKind::Advance {
+                    let behind = here.chain(pages).find(|place| is_behind(*place)).map(|(at, _)| at);
+                    member.set_behind(behind);
+                    exchange = (behind.is_none() || self.has(Plant::LonelyEpoch))
+                        .then(|| chain.compare_exchange(control::epoch(), epoch, epoch + 1));
+                }
                 if chain.ops().is_empty() {
                     self.recycle(chain);
                     return Ok(None);

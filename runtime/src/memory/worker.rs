@@ -79,6 +79,8 @@ pub struct Worker {
     /// The step that it takes for its process, and the number of chains until the next one.
     pub(crate) step: RefCell<Option<Step>>,
     pub(crate) until_step: Cell<u32>,
+    /// Steps that it has begun without waiting for them.
+    pub(super) steps: Cell<u32>,
     /// True if it takes one.
     pub(crate) takes_step: Cell<bool>,
     /// The blocks that it has retired, and the number of retirements until the next attempt to advance the epoch.
@@ -134,6 +136,7 @@ impl Worker {
             process,
             step: RefCell::default(),
             until_step: Cell::default(),
+            steps: Cell::default(),
             takes_step: Cell::default(),
             limbo: RefCell::default(),
             until_advance: Cell::new(RETIRED_PER_ADVANCE),

@@ -38,7 +38,7 @@ fn library(program: &str, filter: &str, needed: &str) -> String {
 /// The tests for one device. The last one removes the device, so it runs only in a virtual machine.
 pub(super) fn single(in_machine: bool) -> Vec<Test> {
     let mut tests = vec![
-        test("device", 20, DEVICE),
+        test("device", 60, DEVICE),
         test("conformance", 120, &library(TESTS, "rdma_conforms", "rdma_conforms")),
         test("two-sides", 120, &few_connections(&library(TESTS, "verbs", "verbs::tests::"))),
         test("conformance-dlopen", 120, &library(TESTS_DLOPEN, "rdma_conforms", "rdma_conforms")),
@@ -47,8 +47,8 @@ pub(super) fn single(in_machine: bool) -> Vec<Test> {
         test("nodes", 120, include_str!("scripts/nodes.sh")),
         test("killed", 120, include_str!("scripts/killed.sh")),
         test("evicted", 180, include_str!("scripts/evicted.sh")),
-        test("gone", 60, include_str!("scripts/gone.sh")),
-        test("stalls", 60, include_str!("scripts/stalls.sh")),
+        test("gone", 120, include_str!("scripts/gone.sh")),
+        test("stalls", 120, include_str!("scripts/stalls.sh")),
         test(MEASURE, 400, include_str!("scripts/measure.sh")),
     ];
     if in_machine {
@@ -83,9 +83,9 @@ farfield devices --format json | grep -q $RDMA_ADDRESS
 pub(super) fn pair() -> Scenario {
     let service = format!("{PRELUDE}\n{}", include_str!("scripts/pair_service.sh"));
     let tests = vec![
-        test("pair-sets", 240, include_str!("scripts/pair_sets.sh")),
-        test("pair-tcp", 240, include_str!("scripts/pair_tcp.sh")),
-        test("pair-power-off", 90, include_str!("scripts/pair_off.sh")),
+        test("pair-sets", 480, include_str!("scripts/pair_sets.sh")),
+        test("pair-tcp", 480, include_str!("scripts/pair_tcp.sh")),
+        test("pair-power-off", 180, include_str!("scripts/pair_off.sh")),
     ];
     Scenario {
         name: "pair",
