@@ -234,7 +234,11 @@ fn operations_take_the_round_trips_of_the_table() {
                 }
                 rows.push((state, found));
             }
-            println!("{rows:?}");
+            for (state, trips) in &rows {
+                for (operation, trips) in ["get", "insert", "update", "remove"].iter().zip(trips) {
+                    println!("rtts.hash-map-inline.{operation}.{state} {trips}");
+                }
+            }
             assert_eq!(
                 rows,
                 [("cold", vec![2, 3, 3, 3]), ("warm", vec![1, 2, 2, 2]), ("hot", vec![1, 2, 2, 2])]

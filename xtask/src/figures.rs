@@ -101,6 +101,20 @@ figures! {
         "rtts.hash-map.remove.warm" Printed "round trips" "the same, if the handle knows the key's table"
         "rtts.hash-map.remove.hot" Printed "round trips" "the same, if the handle knows the key's slot"
     }
+    "cargo test -p farfield-collections --test inline_hash_map -- --nocapture" {
+        "rtts.hash-map-inline.get.cold" Printed "round trips" "round trips of a `get` of a hash map with its values inline, by a handle that was just attached"
+        "rtts.hash-map-inline.get.warm" Printed "round trips" "the same, if the handle knows the key's table"
+        "rtts.hash-map-inline.get.hot" Printed "round trips" "the same, if the handle has just read the key, which it does not remember"
+        "rtts.hash-map-inline.insert.cold" Printed "round trips" "round trips of an `insert` of such a map by a handle that was just attached"
+        "rtts.hash-map-inline.insert.warm" Printed "round trips" "the same, if the handle knows the key's table"
+        "rtts.hash-map-inline.insert.hot" Printed "round trips" "the same, if the handle has just read the key, which it does not remember"
+        "rtts.hash-map-inline.update.cold" Printed "round trips" "round trips of an `update` of such a map by a handle that was just attached"
+        "rtts.hash-map-inline.update.warm" Printed "round trips" "the same, if the handle knows the key's table"
+        "rtts.hash-map-inline.update.hot" Printed "round trips" "the same, if the handle has just read the key, which it does not remember"
+        "rtts.hash-map-inline.remove.cold" Printed "round trips" "round trips of a `remove` of such a map by a handle that was just attached"
+        "rtts.hash-map-inline.remove.warm" Printed "round trips" "the same, if the handle knows the key's table"
+        "rtts.hash-map-inline.remove.hot" Printed "round trips" "the same, if the handle has just read the key, which it does not remember"
+    }
     "target/release/tcp" {
         "tcp.roundtrip.ratio_to_raw" Printed "times" "time of an awaited READ of 8 bytes over TCP on loopback without encryption, over that of a message there and back between two processes that wait in the same way"
         "tcp.encrypted.ratio_to_raw" Printed "times" "the same with encryption"
