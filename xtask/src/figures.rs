@@ -257,6 +257,10 @@ figures! {
         "rdma.lazy-list.50/50.tasks16.raw_reads_per_op" Printed "READs" "READs that the loop above awaits one by one in the time of that operation"
         "rdma.lazy-list.10/10.threads2.tasks1.raw_reads_per_op" Printed "READs" "the same with two threads, one task each, a tenth each of `insert` and `remove`"
         "rdma.lazy-list.10/10.threads2.tasks16.raw_reads_per_op" Printed "READs" "the same with two threads, 16 tasks each, a tenth each of `insert` and `remove`"
+        "rdma.hash-map.get.raw_reads_per_op" Printed "READs" "time of a `get` of a random key among 20,000 of a hash map over RDMA in an emulated machine, by one task whose handle knows the directory and not the key's slot, over that of a READ of 8 bytes that the loop above posts and awaits alone, before and after it; both are medians"
+        "rdma.hash-map.get.tasks16.raw_reads_per_op" Printed "READs" "the same of 16 tasks: a sixteenth of the time in which 16 `get`s end, over that of the same READ"
+        "rdma.hash-map-inline.get.raw_reads_per_op" Printed "READs" "the same of an inline hash map, one task"
+        "rdma.hash-map-inline.get.tasks16.raw_reads_per_op" Printed "READs" "the same of an inline hash map, 16 tasks"
         "rdma.tests_passed" Printed "tests" "tests of the RDMA test bed that pass, on one machine and on two"
     }
 }

@@ -1,13 +1,14 @@
 //! The figures: ratios of measurements next to each other in the same boot, and counts of instructions.
 //!
-//! The measuring tests print a line `@ KIND …` for each measurement; see `scripts/measure.sh` and `scripts/instructions.sh`.
+//! The measuring tests print a line `@ KIND …` for each measurement; see `scripts/measure.sh`, `scripts/maps.sh` and
+//! `scripts/instructions.sh`.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 use super::report::Report;
-use super::suite::{INSTRUCTIONS, MEASURE};
+use super::suite::{INSTRUCTIONS, MAPS, MEASURE};
 
 /// Columns of perftest's tables: the median of a latency, and million messages a second.
 const LATENCY_COLUMN: usize = 4;
@@ -30,6 +31,8 @@ struct Measured {
     perftest_atomics: Vec<f64>,
     /// For each operation: name, verbs, microseconds, and the number of the loop's measurements before it.
     sets: Vec<(String, f64, f64, usize)>,
+    /// For each measurement of a map: name, microseconds of a `get`, and the number of the loop's measurements before it.
+    gets: Vec<(String, f64, usize)>,
 }
 
 /// The parts of the names of counts of instructions: of awaited verbs, and of those of 16 tasks.
@@ -44,11 +47,19 @@ pub(super) fn figures(reports: &[Report], recorded: &[(&str, f64)]) -> Result<Ma
     let mut figures = Map::new();
     let passed = reports.iter().filter(|report| report.passed()).count();
     figures.insert("rdma.tests_passed".to_owned(), Value::from(passed));
-    if let Some(report) = reports.iter().find(|report| report.name == MEASURE && report.passed()) {
-        let measured = measured(&report.printed)?;
-        for (name, value) in of(&measured)? {
-            figures.insert(name, Value::from((value * 1000.0).round() / 1000.0));
-        }
+    let measured_by = |test: &str| {
+        let report = reports.iter().find(|report| report.name == test && report.passed());
+        report.map(|report| measured(&report.printed)).transpose()
+    };
+    let mut measured = Vec::new();
+    if let Some(times) = measured_by(MEASURE)? {
+        measured.extend(of(&times)?);
+    }
+    if let Some(times) = measured_by(MAPS)? {
+        measured.extend(of_maps(&times)?);
+    }
+    for (name, value) in measured {
+        figures.insert(name, Value::from((value * 1000.0).round() / 1000.0));
     }
     if let Some(report) = reports.iter().find(|report| report.name == INSTRUCTIONS && report.passed()) {
         for (name, value) in instructions(&report.printed)? {
@@ -93,7 +104,7 @@ fn measured(printed: &str) -> Result<Measured, String> {
         };
         measured
             .add(kind, rest)
-            .ok_or_else(|| format!("{MEASURE} printed a line that can not be parsed: {line}"))?;
+            .ok_or_else(|| format!("a measuring test printed a line that can not be parsed: {line}"))?;
     }
     Ok(measured)
 }
@@ -127,6 +138,13 @@ impl Measured {
                 let name = format!("lazy-list.{mix}.{threads}tasks{tasks}");
                 self.sets.push((name, verbs / ops, count("duration_us")? / ops, self.raw.len()));
             }
+            "get" => {
+                let mut words = rest.split(' ');
+                let [map, tasks, us] = [words.next()?, words.next()?, words.next()?];
+                let tasks = if tasks == "1" { String::new() } else { format!("tasks{tasks}.") };
+                let us = us.parse().ok().filter(|us: &f64| us.is_finite() && *us > 0.0)?;
+                self.gets.push((format!("{map}.get.{tasks}"), us, self.raw.len()));
+            }
             _ => return None,
         }
         Some(())
@@ -154,17 +172,35 @@ fn of(measured: &Measured) -> Result<Vec<(String, f64)>, String> {
     figures.push(("rdma.message_rate.ratio_to_perftest".to_owned(), rate));
     let mut sets: BTreeMap<&str, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for (name, verbs, us, before) in &measured.sets {
-        // The loop ran before and after it.
-        let around = measured.raw_reads.get(before.wrapping_sub(1)..=*before).ok_or_else(missing)?;
         let (of_verbs, of_reads) = sets.entry(name).or_default();
         of_verbs.push(*verbs);
-        of_reads.push(2.0 * us / around.iter().sum::<f64>());
+        of_reads.push(reads_in(*us, &measured.raw_reads, *before).ok_or_else(missing)?);
     }
     for (name, (verbs, reads)) in sets {
         figures.push((format!("rdma.{name}.verbs_per_op"), median(verbs).ok_or_else(missing)?));
         figures.push((format!("rdma.{name}.raw_reads_per_op"), median(reads).ok_or_else(missing)?));
     }
     Ok(figures)
+}
+
+/// The times of `get`s of maps, in READs. Both are medians.
+fn of_maps(measured: &Measured) -> Result<Vec<(String, f64)>, String> {
+    let missing = || format!("{MAPS} has not printed all measurements");
+    let reads: Vec<f64> = measured.raw.iter().map(|[read, ..]| *read).collect();
+    let mut maps: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for (name, us, before) in &measured.gets {
+        maps.entry(name).or_default().push(reads_in(*us, &reads, *before).ok_or_else(missing)?);
+    }
+    let figure = |(name, reads)| Some((format!("rdma.{name}raw_reads_per_op"), median(reads)?));
+    let figures: Vec<_> = maps.into_iter().filter_map(figure).collect();
+    if figures.is_empty() { Err(missing()) } else { Ok(figures) }
+}
+
+/// Returns how many READs the loop does in a time: `reads` are the times of one, of which `before` were measured before that time, and the next
+/// after it.
+fn reads_in(us: f64, reads: &[f64], before: usize) -> Option<f64> {
+    let around = reads.get(before.checked_sub(1)?..=before)?;
+    Some(2.0 * us / around.iter().sum::<f64>())
 }
 
 /// A number in a column of a table's row.
@@ -214,6 +250,33 @@ mod tests {
         assert_eq!(figures["rdma.message_rate.ratio_to_perftest"], 2.0);
         assert_eq!(figures["rdma.lazy-list.10/10.tasks16.verbs_per_op"], 52.0);
         assert_eq!(figures["rdma.lazy-list.10/10.tasks16.raw_reads_per_op"], 25.0);
+    }
+
+    #[test]
+    fn gets_of_maps_are_counted_in_reads_of_the_loop_around_them() {
+        let raw = |us: u32| {
+            format!("@ raw {{\"read_mean\": 9, \"read\": {us}, \"write\": 9, \"cas\": 9, \"faa\": 9}}\n")
+        };
+        let gets = "@ get hash-map 1 60\n@ get hash-map 16 24\n";
+        let printed = format!("{}{gets}{}@ get hash-map-inline 1 50\n{}", raw(20), raw(40), raw(60));
+        let report = |printed: &str| Report {
+            outcome: Outcome::Passed,
+            printed: printed.to_owned(),
+            ..Report::aborted(MAPS, "")
+        };
+        let found = figures(&[report(&printed)], &[]).unwrap();
+        assert_eq!(found["rdma.hash-map.get.raw_reads_per_op"], 2.0);
+        assert_eq!(found["rdma.hash-map.get.tasks16.raw_reads_per_op"], 0.8);
+        assert_eq!(found["rdma.hash-map-inline.get.raw_reads_per_op"], 1.0);
+        for (printed, expected) in [
+            (raw(20), "not printed all"),
+            (format!("{}{gets}", raw(20)), "not printed all"),
+            (printed.replace("1 50", "1 0"), "can not be parsed"),
+            (printed.replace("1 50", "1"), "can not be parsed"),
+        ] {
+            let error = figures(&[report(&printed)], &[]).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]

@@ -18,8 +18,9 @@ use std::time::Duration;
 use super::guest::{Guest, Network, PRELUDE, Role, Scenario, Test};
 use super::programs::{TESTS, TESTS_DLOPEN};
 
-/// The names of the tests whose output has figures: times and rates, and counts of instructions.
+/// The names of the tests whose output has figures: times and rates, of the maps too, and counts of instructions.
 pub(super) const MEASURE: &str = "measure";
+pub(super) const MAPS: &str = "measure-maps";
 pub(super) const INSTRUCTIONS: &str = "instructions";
 
 fn test(name: &str, limit_s: u64, command: &str) -> Test {
@@ -50,6 +51,7 @@ pub(super) fn single(in_machine: bool) -> Vec<Test> {
         test("gone", 120, include_str!("scripts/gone.sh")),
         test("stalls", 120, include_str!("scripts/stalls.sh")),
         test(MEASURE, 400, include_str!("scripts/measure.sh")),
+        test(MAPS, 120, include_str!("scripts/maps.sh")),
     ];
     if in_machine {
         // A device of another machine may take time, so that polls that find nothing are counted.

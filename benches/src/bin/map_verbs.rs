@@ -1,0 +1,157 @@
+//! The time of a hash map's `get` over RDMA, beside that of READs by a minimal loop on verbs.
+//!
+//! `map_verbs URL ADDRESS` fills a [`HashMap`] and an [`InlineHashMap`] with [`KEYS`] keys of one word, whose values are one word, and measures in
+//! [`ROUNDS`] rounds. The program `raw_verbs`, which connects the device at `ADDRESS` to itself, runs before and after the
+//! measurements of each map. It prints a line for each measurement, in their order:
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `raw JSON` | the output of `raw_verbs` |
+//! | `get NAME TASKS MICROSECONDS` | the time of a `get` of the map by so many tasks of one thread: the median of the times in which that many `get`s end, divided by their number |
+//!
+//! The maps are *warm*: each round uses a new handle that has read the directory, and reads each of its random keys once. So no `get` knows the slot
+//! of its key. The counters of the handle are checked for this.
+
+#![allow(clippy::cast_precision_loss)] // counts of at most some thousands
+
+use std::cell::RefCell;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use farfield::prelude::*;
+use farfield::{Error, Result};
+use farfield_collections::{Counters, HashMap, InlineHashMap};
+
+/// The number of keys of a map: they are in more than a hundred tables.
+const KEYS: u64 = 20_000;
+const ROUNDS: usize = 11;
+/// The numbers of tasks, each with the number of `get`s of a round.
+const MEASURED: [(usize, usize); 2] = [(1, 600), (16, 1600)];
+/// The number of READs of the loop.
+const RAW_READS: &str = "500";
+/// The number of tasks that fill a map.
+const FILLING: usize = 16;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, cluster, address] = arguments.as_slice() else {
+        eprintln!("usage: map_verbs URL ADDRESS");
+        return ExitCode::from(2);
+    };
+    match run(cluster, address) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(cluster: &str, address: &str) -> Result<()> {
+    let cluster = Cluster::connect(cluster)?;
+    cluster.run(1, async |ct| {
+        let links = HashMap::<u64, u64>::create(ct).await?;
+        let words = InlineHashMap::<u64, u64>::create(ct).await?;
+        let map = HashMap::attach(links, ct).await?;
+        fill(ct, async |key| map.insert(&key, &value(key), ct).await).await?;
+        let map = InlineHashMap::attach(words, ct).await?;
+        fill(ct, async |key| map.insert(&key, &value(key), ct).await).await?;
+        raw(address)?;
+        for _ in 0..ROUNDS {
+            let map = HashMap::attach(links, ct).await?;
+            measure("hash-map", ct, async |key| map.get(&key, ct).await, || map.counters()).await?;
+            raw(address)?;
+            let map = InlineHashMap::attach(words, ct).await?;
+            measure("hash-map-inline", ct, async |key| map.get(&key, ct).await, || map.counters()).await?;
+            raw(address)?;
+        }
+        HashMap::attach(links, ct).await?.destroy(ct).await?;
+        InlineHashMap::attach(words, ct).await?.destroy(ct).await
+    })?;
+    Ok(())
+}
+
+/// Returns the value of a key.
+fn value(key: u64) -> u64 {
+    key * 3
+}
+
+/// Inserts all keys.
+async fn fill(ct: &ComputeThread, insert: impl AsyncFn(u64) -> Result<bool>) -> Result<()> {
+    ct.tasks(FILLING, async |task| {
+        for key in (task as u64..KEYS).step_by(FILLING) {
+            insert(key).await?;
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(())
+}
+
+/// Runs the loop on verbs, and prints its measurement.
+fn raw(address: &str) -> Result<()> {
+    let run = Command::new("raw_verbs").args([address, RAW_READS]).output();
+    let run = run.map_err(|error| Error::other(format!("raw_verbs: {error}")))?;
+    if !run.status.success() {
+        return Err(Error::other(format!("raw_verbs: {}", String::from_utf8_lossy(&run.stderr))));
+    }
+    println!("raw {}", String::from_utf8_lossy(&run.stdout).trim());
+    Ok(())
+}
+
+/// Measures `get`s by a new handle, and prints their times.
+async fn measure(
+    name: &str,
+    ct: &ComputeThread,
+    get: impl AsyncFn(u64) -> Result<Option<u64>>,
+    counters: impl Fn() -> Counters,
+) -> Result<()> {
+    let get = async |key: u64| match get(key).await? {
+        Some(found) if found == value(key) => Ok(()),
+        found => Err(Error::other(format!("{name}: the key {key} has the value {found:?}"))),
+    };
+    let mut keys: Vec<u64> = (0..KEYS).collect();
+    let measured: usize = MEASURED.iter().map(|(_, gets)| gets).sum();
+    for index in 0..=measured {
+        keys.swap(index, ct.random_range(index..KEYS as usize));
+    }
+    // The first `get` of a handle reads the directory.
+    let (first, mut rest) = (keys[0], &keys[1..=measured]);
+    get(first).await?;
+    let mut expected = counters();
+    expected.directory_hits += measured as u64;
+    for (tasks, gets) in MEASURED {
+        let (keys, others) = rest.split_at(gets);
+        rest = others;
+        let ends = RefCell::new(vec![Instant::now()]);
+        let get = async |key: &u64| {
+            get(*key).await?;
+            ends.borrow_mut().push(Instant::now());
+            Ok::<_, Error>(())
+        };
+        if tasks == 1 {
+            for key in keys {
+                get(key).await?;
+            }
+        } else {
+            ct.tasks(tasks, async |task| {
+                for key in keys.iter().skip(task).step_by(tasks) {
+                    get(key).await?;
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        let ends = ends.into_inner();
+        let rounds = ends.windows(tasks + 1).step_by(tasks);
+        let mut times: Vec<_> = rounds.map(|round| round[tasks].duration_since(round[0])).collect();
+        times.sort_unstable();
+        println!("get {name} {tasks} {}", times[times.len() / 2].as_secs_f64() * 1e6 / tasks as f64);
+    }
+    let counted = counters();
+    if counted != expected {
+        let reason = format!("{name}: the map was not warm: {counted:?} instead of {expected:?}");
+        return Err(Error::other(reason));
+    }
+    Ok(())
+}
