@@ -8,8 +8,8 @@ use farfield::parse_size;
 
 use crate::distribution::Distribution;
 use crate::mix::Workload;
-use crate::packing::{Packing, WORD_VALUE};
-use crate::record::{Form, HEADER_BYTES, KEY_BYTES};
+use crate::packing::{Form, Packing, WORD_VALUE};
+use crate::record::{HEADER_BYTES, KEY_BYTES};
 
 /// Runs a core workload of YCSB on a map over far memory, measures it and verifies the map.
 #[derive(Clone, Debug, Parser)]

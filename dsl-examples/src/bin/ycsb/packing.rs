@@ -14,6 +14,32 @@ pub(crate) const WORD_VALUE: usize = size_of::<u64>();
 /// The fewest bits of the stamp.
 const CHECK_BITS: u32 = 16;
 
+/// How values are encoded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    /// Byte strings of this size, with a header.
+    Bytes(usize),
+    /// Words.
+    Word(Packing),
+}
+
+impl Form {
+    pub(crate) fn encode(self, value: Value) -> Vec<u8> {
+        match self {
+            Self::Bytes(size) => value.encode(size),
+            Self::Word(packing) => packing.encode(value).to_vec(),
+        }
+    }
+
+    /// Returns what the value of a record says, or a fault. A byte string may be the value of another record, and says so.
+    pub(crate) fn decode(self, record: u64, bytes: &[u8]) -> Result<Value, String> {
+        match self {
+            Self::Bytes(size) => Value::decode(bytes, size),
+            Self::Word(packing) => packing.decode(record, bytes),
+        }
+    }
+}
+
 /// The bits of a word's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packing {

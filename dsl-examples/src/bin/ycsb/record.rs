@@ -13,10 +13,9 @@
 //!
 //! Words of two values differ at every place after the header, so a value that is made of two is found.
 //!
-//! A value that is a word has another layout: see [`packing`](crate::packing).
+//! A value that is a word has another layout: see `packing`.
 
 use crate::distribution::fnv;
-use crate::packing::Packing;
 
 /// The bytes of a value without its filling.
 pub(crate) const HEADER_BYTES: usize = 32;
@@ -29,32 +28,6 @@ pub(crate) struct Value {
     pub(crate) writer: u32,
     pub(crate) sequence: u32,
     pub(crate) increments: u64,
-}
-
-/// How values are encoded.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Form {
-    /// Byte strings of this size, with a header.
-    Bytes(usize),
-    /// Words.
-    Word(Packing),
-}
-
-impl Form {
-    pub(crate) fn encode(self, value: Value) -> Vec<u8> {
-        match self {
-            Self::Bytes(size) => value.encode(size),
-            Self::Word(packing) => packing.encode(value).to_vec(),
-        }
-    }
-
-    /// Returns what the value of a record says, or a fault. A byte string may be the value of another record, and says so.
-    pub(crate) fn decode(self, record: u64, bytes: &[u8]) -> Result<Value, String> {
-        match self {
-            Self::Bytes(size) => Value::decode(bytes, size),
-            Self::Word(packing) => packing.decode(record, bytes),
-        }
-    }
 }
 
 impl Value {

@@ -17,7 +17,8 @@ use crate::inserted::Inserted;
 use crate::ledger::{Checked, LIMIT, Ledger, Notes, Terms};
 use crate::measures::{Measures, Stripes, counted};
 use crate::mix::{Kind, Workload, scan_length};
-use crate::record::{Form, Value, share_start};
+use crate::packing::Form;
+use crate::record::{Value, share_start};
 use crate::store::Store;
 use crate::totals::{Sums, Totals};
 
