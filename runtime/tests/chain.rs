@@ -350,9 +350,10 @@ fn only_a_peek_may_read_freed_memory() {
 
 #[test]
 fn a_peek_may_run_past_the_end_of_an_object_that_has_reused_its_memory() {
-    // The guess is right in the middle of another object.
     let looks = async |ct: &ComputeThread, peeks: bool| {
-        let root = node(1, 0, ct).await?;
+        // The guess overlaps two nodes that are side by side.
+        let (root, next) = (node(1, 0, ct).await?, node(2, 0, ct).await?);
+        assert_eq!(next.address(), root.address().add(40));
         let guess = RemotePtr::<Node>::from_address(root.address().add(8));
         let g = &ct.pin();
         if peeks {
@@ -360,6 +361,7 @@ fn a_peek_may_run_past_the_end_of_an_object_that_has_reused_its_memory() {
         } else {
             g.chain(op::read(guess)).submit().await.map(drop)?;
         }
+        ct.delete(next).await?;
         ct.delete(root).await
     };
     Cluster::connect(EXACT).unwrap().run(1, async |ct| looks(ct, true).await).unwrap();
