@@ -74,25 +74,36 @@ fn source(structure: Structure) -> Option<Source> {
         Structure::MsQueue => ("../src/ms_queue.rs", "subject::queue", "", "MsQueue<u64>"),
         Structure::SmallHashMap => (HASH_MAP, "map::map", ", u64", "HashMap<u64, u64>"),
         Structure::HashMapOfBytes => (HASH_MAP, "map::map", ", Vec<u8>", "HashMap<Vec<u8>, Vec<u8>>"),
-        Structure::HashMap | Structure::Register => return None,
+        Structure::SmallInlineHashMap => {
+            (INLINE_HASH_MAP, "map::locking_map", ", u64", "inline::InlineHashMap<u64, u64>")
+        }
+        Structure::HashMap | Structure::InlineHashMap | Structure::Register => return None,
     };
     Some(Source { path, makes, with, handle })
 }
 
 const HASH_MAP: &str = "../../collections/src/hash_map.rs";
+const INLINE_HASH_MAP: &str = "../../collections/src/hash_map/inline.rs";
+/// The modules beside the inline map that it uses.
+const BESIDE_INLINE: [&str; 3] = ["counters", "directory", "layout"];
 
 /// Edits that come before those of a planted bug.
 fn prepared(structure: Structure) -> &'static [(&'static str, &'static str)] {
     match structure {
         Structure::SmallHashMap | Structure::HashMapOfBytes => planted::SMALL_TABLES,
+        Structure::SmallInlineHashMap => planted::SMALL_INLINE_TABLES,
         _ => &[],
     }
 }
 
-/// A module with the map whose tables are small, and no bug.
+/// Modules with the maps whose tables are small, and no bug.
 fn small_tables() -> Result<String, String> {
-    let code = edited(HASH_MAP, "small tables", planted::SMALL_TABLES)?;
-    Ok(format!("/// The map, with small tables.\npub mod hash_map_with_small_tables {{\n{code}}}\n\n"))
+    let hash_map = edited(HASH_MAP, "small tables", planted::SMALL_TABLES)?;
+    let inline = edited(INLINE_HASH_MAP, "small inline tables", planted::SMALL_INLINE_TABLES)?;
+    Ok(format!(
+        "/// The map, with small tables.\npub mod hash_map_with_small_tables {{\n{hash_map}}}\n\n\
+         /// The inline map, with small tables.\npub mod inline_hash_map_with_small_tables {{\n{inline}}}\n\n"
+    ))
 }
 
 /// The module of a mutant, and the type of its handles.
@@ -114,7 +125,7 @@ fn mutant(bug: &Planted) -> Result<(String, String), String> {
 
 /// A structure's source with edits.
 fn edited(path: &str, name: &str, edits: &[(&str, &str)]) -> Result<String, String> {
-    let mut code = without_indentation(&whole(Path::new(path))?);
+    let mut code = without_indentation(&source_of(path)?);
     for (search, replacement) in edits {
         let search = without_indentation(search);
         let found = code.matches(&search).count();
@@ -126,6 +137,22 @@ fn edited(path: &str, name: &str, edits: &[(&str, &str)]) -> Result<String, Stri
         code = code.replace(&search, replacement);
     }
     Ok(code)
+}
+
+/// The source of a structure, as the contents of a module.
+fn source_of(path: &str) -> Result<String, String> {
+    let code = whole(Path::new(path))?;
+    if path != INLINE_HASH_MAP {
+        return Ok(code);
+    }
+    // It is a module of the map's, beside those that both use. Its documentation names the map.
+    let code = code.replace("(super::HashMap)", "(farfield_collections::HashMap)");
+    let mut modules = format!("/// The inline map.\npub mod inline {{\n{code}}}\n");
+    for name in BESIDE_INLINE {
+        let beside = whole(&Path::new(path).with_file_name(name).with_extension("rs"))?;
+        let _ = writeln!(modules, "mod {name} {{\n{beside}}}");
+    }
+    Ok(modules)
 }
 
 /// A module's source, with those of its submodules in place.
@@ -154,11 +181,11 @@ fn without_indentation(text: &str) -> String {
     text.lines().map(str::trim_start).collect::<Vec<_>>().join("\n") + ends_a_line
 }
 
-/// The source without the module's documentation and without examples, which would be tested again here.
+/// The source without the module's documentation, and without the examples and the tests at its end, which would be tested again here.
 fn without_examples(source: &str) -> String {
     let mut in_example = false;
     let mut kept = String::new();
-    for line in source.lines() {
+    for line in source.lines().take_while(|line| *line != "#[cfg(test)]") {
         let trimmed = line.trim_start();
         let fence = trimmed.starts_with("/// ```");
         if !(trimmed.starts_with("//!") || fence || in_example) {

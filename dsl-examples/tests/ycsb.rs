@@ -61,6 +61,20 @@ fn every_workload_is_verified() {
 }
 
 #[test]
+fn every_workload_on_words_is_verified() {
+    for workload in ["a", "b", "c", "d", "f"] {
+        for words in ["--threads 4 --tasks 4", "--threads 2 --tasks 3 --cluster sim:nodes=2"] {
+            let report = report(&format!(
+                "--structure inline-hash-map --workload {workload} --records 300 --ops 600 {words}"
+            ));
+            assert_eq!(report["verified"], true, "{report}");
+            assert_eq!((&report["key_size"], &report["value_size"]), (&8.into(), &8.into()));
+            assert_eq!(report["checked"], report["final_size"], "every value is checked: {report}");
+        }
+    }
+}
+
+#[test]
 fn the_distribution_can_be_chosen() {
     for distribution in ["uniform", "zipfian", "latest"] {
         for workload in ["a", "d"] {
@@ -139,6 +153,16 @@ fn bad_input_is_one_line_that_names_the_mistake() {
         ("--value-size 2GiB", "a value has at most 1 MiB"),
         ("--key-size 12", "'12' for '--key-size"),
         ("--workload e", "--workload e: the structure hash-map has no scans"),
+        (
+            "--structure inline-hash-map --workload e",
+            "--workload e: the structure inline-hash-map has no scans",
+        ),
+        (
+            "--structure inline-hash-map --value-size 32",
+            "--value-size 32: a value of inline-hash-map has 8 bytes",
+        ),
+        ("--structure inline-hash-map --key-size 16", "--key-size 16: a key of inline-hash-map has 8 bytes"),
+        ("--value-size 8", "--value-size 8: a value of hash-map has at least 32 bytes"),
         ("--workload g", "'g' for '--workload"),
         ("--workload ab", "'ab' for '--workload"),
         ("--structure tree", "'tree' for '--structure"),

@@ -348,6 +348,27 @@ fn only_a_peek_may_read_freed_memory() {
     assert!(matches!(wild, Err(Error::Simulation(_))), "{wild:?}");
 }
 
+#[test]
+fn a_peek_may_run_past_the_end_of_an_object_that_has_reused_its_memory() {
+    let looks = async |ct: &ComputeThread, peeks: bool| {
+        // The guess overlaps two nodes that are side by side.
+        let (root, next) = (node(1, 0, ct).await?, node(2, 0, ct).await?);
+        assert_eq!(next.address(), root.address().add(40));
+        let guess = RemotePtr::<Node>::from_address(root.address().add(8));
+        let g = &ct.pin();
+        if peeks {
+            g.chain(op::peek(guess)).submit().await.map(drop)?;
+        } else {
+            g.chain(op::read(guess)).submit().await.map(drop)?;
+        }
+        ct.delete(next).await?;
+        ct.delete(root).await
+    };
+    Cluster::connect(EXACT).unwrap().run(1, async |ct| looks(ct, true).await).unwrap();
+    let read = Cluster::connect(EXACT).unwrap().run(1, async |ct| looks(ct, false).await);
+    assert!(matches!(read, Err(Error::Simulation(_))), "{read:?}");
+}
+
 /// Two new nodes that point to each other, on one memory node or two, linked by one CAS.
 #[test]
 fn new_objects_that_point_to_each_other_are_written_by_one_chain() {

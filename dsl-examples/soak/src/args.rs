@@ -108,7 +108,10 @@ impl Args {
 }
 
 fn task(flags: &Flags) -> Result<Task, Refused> {
-    let is_selected = |structure: Structure| flags.structure.is_none_or(|only| only == structure);
+    // The bugs of a structure include those that are planted in its copies with small tables.
+    let is_selected = |structure: Structure| {
+        flags.structure.is_none_or(|only| only == structure || only == structure.original())
+    };
     if flags.planted {
         let subjects = mutants::planted().filter(|subject| is_selected(subject.structure)).collect();
         let is_all = flags.structure.is_none();
@@ -196,11 +199,22 @@ mod tests {
     }
 
     #[test]
+    fn the_bugs_of_a_structure_include_those_of_its_copies_with_small_tables() {
+        for structure in ["hash-map", "inline-hash-map"] {
+            let hunted = |words: &str| match parse(&format!("--planted --structure {structure}{words}")) {
+                Ok(Args { task: Task::Hunt(bugs), .. }) => bugs.subjects.len(),
+                _ => panic!("a hunt was asked for"),
+            };
+            assert!(hunted("-small") > 0 && hunted("") >= hunted("-small"), "{structure}");
+        }
+    }
+
+    #[test]
     fn the_table_of_bugs_can_be_printed() {
         let Ok(Args { task: Task::List(bugs), .. }) = parse("--planted --list") else {
             panic!("a list was asked for");
         };
-        assert_eq!((bugs.subjects.len(), bugs.of_runtime.len()), (77, 19));
+        assert_eq!((bugs.subjects.len(), bugs.of_runtime.len()), (93, 19));
         assert!(mistake("--list").contains("--planted"));
     }
 

@@ -164,11 +164,27 @@ pub(crate) fn cache_bytes(thread: usize) -> usize {
     [16 << 10, 512, 4 << 10, 0][thread % 4]
 }
 
-/// Implements `Tested` for a map whose keys and values are of a type.
+/// A map whose keys and values are of a type.
 macro_rules! map {
     ($map:ty, $encoded:ty) => {
+        $crate::map::any_map!($map, $encoded, true);
+    };
+}
+pub(crate) use map;
+
+/// A map whose changes take locks.
+macro_rules! locking_map {
+    ($map:ty, $encoded:ty) => {
+        $crate::map::any_map!($map, $encoded, false);
+    };
+}
+pub(crate) use locking_map;
+
+/// Implements `Tested` for a map.
+macro_rules! any_map {
+    ($map:ty, $encoded:ty, $lock_free:literal) => {
         impl farfield_testing::Tested for $crate::subject::Soak<$map> {
-            $crate::subject::common_items!($map, $crate::model::map::Map, true);
+            $crate::subject::common_items!($map, $crate::model::map::Map, $lock_free);
             async fn open(ct: &farfield::ComputeThread) -> farfield::Result<$map> {
                 let root = ct.root_or_init($crate::subject::ROOT, async || <$map>::create(ct).await);
                 let map = <$map>::attach(root.await?, ct).await?;
@@ -274,7 +290,7 @@ macro_rules! map {
         }
     };
 }
-pub(crate) use map;
+pub(crate) use any_map;
 
 /// Far memory of each memory node, for a large map and the objects that it has retired.
 pub(crate) const SIZE_KIB: u64 = 2048;

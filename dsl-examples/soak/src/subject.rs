@@ -3,16 +3,16 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use farfield_collections::HashMap;
+use farfield_collections::{HashMap, InlineHashMap};
 use farfield_examples::{HarrisList, HashSet, LazyList, LazyListNaive, MsQueue, TreiberStack};
 use farfield_sim::Plant;
 use farfield_testing::{Checker, Faults, Found, Model, Plan, Random, Tested};
 
-use crate::map::map;
+use crate::map::{locking_map, map};
 use crate::model::exchange::{Discipline, Exchange, Reply, Values};
 use crate::model::register::Access;
 use crate::model::set::{Set, SetOperation};
-use crate::mutants::hash_map_with_small_tables;
+use crate::mutants::{hash_map_with_small_tables, inline_hash_map_with_small_tables as small_inline};
 use crate::planted::{Planted, Structure};
 use crate::planted_runtime::PlantedInRuntime;
 use crate::register::Register;
@@ -137,6 +137,10 @@ impl Subject {
             Structure::SmallHashMap => Self::of::<hash_map_with_small_tables::HashMap<u64, u64>>(structure),
             Structure::HashMapOfBytes => {
                 Self::of::<hash_map_with_small_tables::HashMap<Vec<u8>, Vec<u8>>>(structure)
+            }
+            Structure::InlineHashMap => Self::of::<InlineHashMap<u64, u64>>(structure),
+            Structure::SmallInlineHashMap => {
+                Self::of::<small_inline::inline::InlineHashMap<u64, u64>>(structure)
             }
             Structure::Register => Self::of::<Register>(structure),
         }
@@ -365,3 +369,5 @@ queue!(MsQueue<u64>);
 map!(HashMap<u64, u64>, u64);
 map!(hash_map_with_small_tables::HashMap<u64, u64>, u64);
 map!(hash_map_with_small_tables::HashMap<Vec<u8>, Vec<u8>>, Vec<u8>);
+locking_map!(InlineHashMap<u64, u64>, u64);
+locking_map!(small_inline::inline::InlineHashMap<u64, u64>, u64);

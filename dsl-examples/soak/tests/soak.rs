@@ -10,9 +10,7 @@ use farfield_testing::Faults;
 fn succeeds(structure: Structure, faults: Faults) {
     let subject = Subject::real(structure);
     // A run of a map takes several times as long as another.
-    let is_map =
-        matches!(structure, Structure::HashMap | Structure::SmallHashMap | Structure::HashMapOfBytes);
-    for seed in 0..if is_map { 150 } else { 600 } {
+    for seed in 0..if structure.is_map() { 150 } else { 600 } {
         let outcome = subject.run_seed(seed, faults);
         let found: Vec<String> = outcome.found.iter().map(ToString::to_string).collect();
         assert!(found.is_empty(), "{} seed {seed} {faults:?}: {}", subject.name(), found.join("\n"));
@@ -115,6 +113,26 @@ fn a_hash_map_of_byte_strings_survives_faults() {
 }
 
 #[test]
+fn an_inline_hash_map_is_sound() {
+    succeeds(Structure::InlineHashMap, Faults::None);
+}
+
+#[test]
+fn an_inline_hash_map_with_small_tables_is_sound() {
+    succeeds(Structure::SmallInlineHashMap, Faults::None);
+}
+
+#[test]
+fn an_inline_hash_map_survives_faults() {
+    succeeds(Structure::InlineHashMap, Faults::Injected);
+}
+
+#[test]
+fn an_inline_hash_map_with_small_tables_survives_faults() {
+    succeeds(Structure::SmallInlineHashMap, Faults::Injected);
+}
+
+#[test]
 fn a_register_is_sound() {
     succeeds(Structure::Register, Faults::None);
 }
@@ -170,6 +188,11 @@ fn the_bugs_planted_in_the_ms_queue_are_detected() {
 fn the_bugs_planted_in_the_hash_map_are_detected() {
     hunt_mutants(Structure::SmallHashMap);
     hunt_mutants(Structure::HashMapOfBytes);
+}
+
+#[test]
+fn the_bugs_planted_in_the_inline_hash_map_are_detected() {
+    hunt_mutants(Structure::SmallInlineHashMap);
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub struct Counts {
 pub enum ReadScope {
     /// An allocated object.
     Object,
-    /// An object that may have been freed: a *peek*, whose result the program validates.
+    /// An object that may have been freed, and its memory reused: a *peek*, whose result the program validates.
     MaybeFreed,
     /// Any memory.
     Any,

@@ -23,6 +23,10 @@ pub enum Structure {
     SmallHashMap,
     /// The same, of byte strings of several lengths.
     HashMapOfBytes,
+    /// A map of words inline in buckets, which are changed under locks.
+    InlineHashMap,
+    /// The same map with small buckets and tables, which are replaced early, and few locks, which tables share.
+    SmallInlineHashMap,
     /// A value of several words: tests `Versioned`, which no example uses.
     Register,
 }
@@ -48,7 +52,7 @@ pub struct Planted {
 
 impl Structure {
     /// All structures.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::LazyList,
         Self::LazyListNaive,
         Self::HarrisList,
@@ -58,6 +62,8 @@ impl Structure {
         Self::HashMap,
         Self::SmallHashMap,
         Self::HashMapOfBytes,
+        Self::InlineHashMap,
+        Self::SmallInlineHashMap,
         Self::Register,
     ];
 
@@ -73,7 +79,24 @@ impl Structure {
             Self::HashMap => "hash-map",
             Self::SmallHashMap => "hash-map-small",
             Self::HashMapOfBytes => "hash-map-of-bytes",
+            Self::InlineHashMap => "inline-hash-map",
+            Self::SmallInlineHashMap => "inline-hash-map-small",
             Self::Register => "register",
         }
+    }
+
+    /// The structure as users use it: itself, unless it has small tables or other keys. Bugs of both are hunted together.
+    #[must_use]
+    pub fn original(self) -> Self {
+        match self {
+            Self::SmallHashMap | Self::HashMapOfBytes => Self::HashMap,
+            Self::SmallInlineHashMap => Self::InlineHashMap,
+            other => other,
+        }
+    }
+
+    /// Returns whether it is a map, whose runs take several times as long as others.
+    pub fn is_map(self) -> bool {
+        matches!(self.original(), Self::HashMap | Self::InlineHashMap)
     }
 }

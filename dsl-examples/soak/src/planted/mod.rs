@@ -12,6 +12,7 @@ mod bug;
 mod harris_list;
 mod hash_map;
 mod hash_set;
+mod inline_hash_map;
 mod lazy_list;
 mod lazy_list_naive;
 mod ms_queue;
@@ -19,14 +20,16 @@ mod treiber_stack;
 
 pub use bug::{Planted, Structure};
 pub use hash_map::SMALL_TABLES;
+pub use inline_hash_map::SMALL_INLINE_TABLES;
 
 /// The planted bugs by structure.
-pub const PLANTED: [&[Planted]; 7] = [
+pub const PLANTED: [&[Planted]; 8] = [
     lazy_list::BUGS,
     lazy_list_naive::BUGS,
     harris_list::BUGS,
     hash_set::BUGS,
     hash_map::BUGS,
+    inline_hash_map::BUGS,
     treiber_stack::BUGS,
     ms_queue::BUGS,
 ];

@@ -8,6 +8,7 @@ use farfield::parse_size;
 
 use crate::distribution::Distribution;
 use crate::mix::Workload;
+use crate::packing::{Form, Packing, WORD_VALUE};
 use crate::record::{HEADER_BYTES, KEY_BYTES};
 
 /// Runs a core workload of YCSB on a map over far memory, measures it and verifies the map.
@@ -29,11 +30,11 @@ pub(crate) struct Args {
     /// Operations of each thread
     #[arg(long, default_value_t = 65_536, value_parser = value_parser!(u64).range(0..=u64::from(u32::MAX)))]
     pub(crate) ops: u64,
-    /// Bytes of a value: from 32, the header of the check, to 1MiB
-    #[arg(long, default_value = "100", value_parser = value_size)]
+    /// Bytes of a value: from 32, the header of the check, to 1MiB; of inline-hash-map 8
+    #[arg(long, default_value_if("structure", INLINE, WORD), default_value = "100", value_parser = value_size)]
     pub(crate) value_size: usize,
-    /// Bytes of a key: 8 for words, from 16 on byte strings
-    #[arg(long, default_value = "16", value_parser = key_size)]
+    /// Bytes of a key: 8 for words, from 16 on byte strings; of inline-hash-map 8
+    #[arg(long, default_value_if("structure", INLINE, WORD), default_value = "16", value_parser = key_size)]
     pub(crate) key_size: usize,
     /// Compute threads of each process: up to 8192, or 262144 simulated ones
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u64).range(1..))]
@@ -66,18 +67,26 @@ pub(crate) struct Args {
 pub(crate) enum Structure {
     /// The hash map of farfield-collections
     HashMap,
+    /// Its hash map of words, whose keys and values have 8 bytes
+    InlineHashMap,
 }
+
+/// The name of the structure of words.
+const INLINE: &str = "inline-hash-map";
+/// The size of its keys and its values.
+const WORD: &str = "8";
 
 impl Structure {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::HashMap => "hash-map",
+            Self::InlineHashMap => INLINE,
         }
     }
 
     fn has_scans(self) -> bool {
         match self {
-            Self::HashMap => false,
+            Self::HashMap | Self::InlineHashMap => false,
         }
     }
 }
@@ -100,7 +109,7 @@ pub(crate) const WORD_KEY: usize = size_of::<u64>();
 
 fn value_size(value: &str) -> Result<usize, String> {
     let bytes = parse_size(value)?;
-    if bytes < HEADER_BYTES as u64 {
+    if bytes < HEADER_BYTES as u64 && bytes != WORD_VALUE as u64 {
         return Err(format!("a value has at least {HEADER_BYTES} bytes, the header of the check"));
     }
     if bytes > MOST_VALUE_BYTES {
@@ -141,6 +150,9 @@ impl Args {
             let structure = args.structure.name();
             return Err(Refused::Mistake(format!("--workload e: the structure {structure} has no scans")));
         }
+        if let Some(mistake) = args.wrong_size() {
+            return Err(Refused::Mistake(mistake));
+        }
         if args.node_id >= args.nodes {
             let (id, nodes) = (args.node_id, args.nodes);
             return Err(Refused::Mistake(format!(
@@ -153,7 +165,45 @@ impl Args {
                 "--threads {threads} and --tasks {tasks}: a run has at most {most} tasks"
             )));
         }
+        if args.series().into_iter().any(|tasks| Self { tasks, ..args.clone() }.form().is_none()) {
+            return Err(Refused::Mistake(args.too_large()));
+        }
         Ok(args)
+    }
+
+    /// Returns what is wrong with the sizes of keys and values for the structure.
+    fn wrong_size(&self) -> Option<String> {
+        let (key, value) = (self.key_size, self.value_size);
+        match self.structure {
+            Structure::HashMap if value < HEADER_BYTES => Some(format!(
+                "--value-size {value}: a value of hash-map has at least {HEADER_BYTES} bytes, the header of the check"
+            )),
+            Structure::InlineHashMap if value != WORD_VALUE => {
+                Some(format!("--value-size {value}: a value of {INLINE} has {WORD_VALUE} bytes"))
+            }
+            Structure::InlineHashMap if key != WORD_KEY => {
+                Some(format!("--key-size {key}: a key of {INLINE} has {WORD_KEY} bytes"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns how values are encoded; `None` if a word is too small for the run.
+    pub(crate) fn form(&self) -> Option<Form> {
+        if self.value_size != WORD_VALUE {
+            return Some(Form::Bytes(self.value_size));
+        }
+        let all = self.ops.saturating_mul(self.threads).saturating_mul(self.nodes.into());
+        let counted = if self.workload == Workload::F { all } else { 0 };
+        Packing::new(self.writers(), self.ops.div_ceil(self.tasks), counted).map(Form::Word)
+    }
+
+    /// The mistake of a run whose values do not fit in words.
+    pub(crate) fn too_large(&self) -> String {
+        let (ops, threads, tasks) = (self.ops, self.threads, self.tasks);
+        format!(
+            "--ops {ops}, --threads {threads} and --tasks {tasks}: a value of {WORD_VALUE} bytes can not name so many writes"
+        )
     }
 
     /// The arguments of a test.
@@ -205,6 +255,14 @@ mod tests {
     }
 
     #[test]
+    fn the_sizes_of_words_need_not_be_given() {
+        let args = parsed("--structure inline-hash-map").unwrap();
+        assert_eq!((args.key_size, args.value_size), (8, 8));
+        assert!(matches!(args.form(), Some(Form::Word(_))));
+        assert!(parsed("--structure inline-hash-map --value-size 8 --key-size 8").is_ok());
+    }
+
+    #[test]
     fn a_workload_has_its_distribution_unless_another_is_given() {
         assert_eq!(parsed("--workload D").unwrap().distribution(), Distribution::Latest);
         let uniform = parsed("--workload d --distribution uniform").unwrap();
@@ -231,7 +289,12 @@ mod tests {
             ("--value-size large", "large"),
             ("--key-size 9", "'9' for '--key-size"),
             ("--key-size 1025", "1025"),
+            ("--value-size 8", "--value-size 8"),
             ("--workload e", "--workload e"),
+            ("--structure inline-hash-map --workload e", "inline-hash-map has no scans"),
+            ("--structure inline-hash-map --value-size 100", "--value-size 100"),
+            ("--structure inline-hash-map --key-size 16", "--key-size 16"),
+            ("--structure inline-hash-map --workload f --ops 4294967295", "--ops 4294967295"),
             ("--workload g", "'g' for '--workload"),
             ("--structure tree", "'tree' for '--structure"),
             ("--distribution normal", "normal"),

@@ -1,6 +1,7 @@
 //! Stores with planted faults, which the verification must find. They are ordered, so workload e runs on them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use farfield::prelude::*;
@@ -18,6 +19,7 @@ const LOSES_INSERTIONS: u8 = 3;
 const MODIFIES_IN_TWO_STEPS: u8 = 4;
 const MISPLACES_VALUES: u8 = 5;
 const LEAKS: u8 = 6;
+const KEEPS_OLD_VALUES: u8 = 7;
 
 type Records = Arc<Mutex<BTreeMap<u64, Vec<u8>>>>;
 
@@ -33,6 +35,7 @@ struct Root {
 struct Planted<const FAULT: u8> {
     root: RemotePtr<Root>,
     records: Records,
+    updated: RefCell<BTreeSet<u64>>,
 }
 
 impl<const FAULT: u8> Planted<FAULT> {
@@ -55,7 +58,7 @@ impl<const FAULT: u8> Store for Planted<FAULT> {
     }
     async fn attach(root: RemotePtr<Root>, _: usize, ct: &ComputeThread) -> Result<Self> {
         let number = root.read(&ct.pin()).await?.number;
-        Ok(Self { root, records: Arc::clone(&STORES.lock().unwrap()[&number]) })
+        Ok(Self { root, records: Arc::clone(&STORES.lock().unwrap()[&number]), updated: RefCell::default() })
     }
     async fn read(&self, record: u64, ct: &ComputeThread) -> Result<Option<Vec<u8>>> {
         self.round_trip(ct).await?;
@@ -69,11 +72,16 @@ impl<const FAULT: u8> Store for Planted<FAULT> {
     async fn update(&self, record: u64, value: &[u8], ct: &ComputeThread) -> Result<bool> {
         self.round_trip(ct).await?;
         let mut records = self.records.lock().unwrap();
-        let record = if FAULT == MISPLACES_VALUES { record ^ 1 } else { record };
-        let Some(stored) = records.get_mut(&record) else { return Ok(false) };
+        let number = if FAULT == MISPLACES_VALUES { record ^ 1 } else { record };
+        let Some(stored) = records.get_mut(&number) else { return Ok(false) };
         match FAULT {
             LOSES_UPDATES if record % 7 == 3 => {}
-            TEARS_VALUES => stored[40..].copy_from_slice(&value[40..]),
+            // Of the updates of a record by this handle only the first has an effect.
+            KEEPS_OLD_VALUES if !self.updated.borrow_mut().insert(number) => {}
+            TEARS_VALUES => {
+                let half = value.len() / 2;
+                stored[half..].copy_from_slice(&value[half..]);
+            }
             _ => *stored = value.to_vec(),
         }
         Ok(true)
@@ -113,8 +121,13 @@ impl<const FAULT: u8> Store for Planted<FAULT> {
 }
 
 fn outcome<const FAULT: u8>(workload: Workload) -> (workload::Outcome, String) {
+    outcome_of::<FAULT>("hash-map", workload)
+}
+
+/// Returns the outcome of values as a structure has them.
+fn outcome_of<const FAULT: u8>(structure: &str, workload: Workload) -> (workload::Outcome, String) {
     let words = "--records 100 --ops 2000 --threads 2 --tasks 4 --cluster local:size=1MiB,delay=2";
-    let args = Args { workload, ..Args::of(words) };
+    let args = Args { workload, ..Args::of(&format!("{words} --structure {structure}")) };
     let outcome = workload::run::<Planted<FAULT>>(&args).unwrap().remove(0);
     let faults = verdict::faults(&args, &outcome).join("; ");
     (outcome, faults)
@@ -140,4 +153,23 @@ fn each_planted_fault_is_found() {
     found(outcome::<MODIFIES_IN_TWO_STEPS>(Workload::F), "read-modify-writes, but");
     found(outcome::<MISPLACES_VALUES>(Workload::B), "has the value of record");
     found(outcome::<LEAKS>(Workload::C), "objects were allocated");
+}
+
+#[test]
+fn a_sound_store_of_words_is_verified() {
+    use Workload::{A, B, C, D, F};
+    for workload in [A, B, C, D, F] {
+        assert_eq!(outcome_of::<SOUND>("inline-hash-map", workload).1, "", "{workload:?}");
+    }
+}
+
+#[test]
+fn each_planted_fault_of_words_is_found() {
+    let found = |(_, faults): (_, String), named: &str| assert!(faults.contains(named), "{named}: {faults}");
+    found(outcome_of::<LOSES_UPDATES>("inline-hash-map", Workload::A), "has its first value for writer");
+    found(outcome_of::<TEARS_VALUES>("inline-hash-map", Workload::A), "has a value that is not its own");
+    found(outcome_of::<LOSES_INSERTIONS>("inline-hash-map", Workload::D), "is missing");
+    found(outcome_of::<MODIFIES_IN_TWO_STEPS>("inline-hash-map", Workload::F), "read-modify-writes, but");
+    found(outcome_of::<MISPLACES_VALUES>("inline-hash-map", Workload::B), "has a value that is not its own");
+    found(outcome_of::<KEEPS_OLD_VALUES>("inline-hash-map", Workload::A), "had written");
 }

@@ -12,6 +12,8 @@
 //! | from 32 on | words: the stamp plus the number of the word, from 1; at the end a part of one |
 //!
 //! Words of two values differ at every place after the header, so a value that is made of two is found.
+//!
+//! A value that is a word has another layout: see `packing`.
 
 use crate::distribution::fnv;
 
@@ -56,6 +58,11 @@ impl Value {
             && filling.iter().enumerate().all(|(word, found)| *found == expected(word))
             && expected(filling.len()).starts_with(tail);
         if is_whole { Ok(value) } else { Err("has a torn value".to_owned()) }
+    }
+
+    /// Returns a hash of what the value says.
+    pub(crate) fn stamp(self) -> u64 {
+        self.header().1
     }
 
     /// The words in front of the stamp, and the stamp.

@@ -17,6 +17,7 @@ use crate::inserted::Inserted;
 use crate::ledger::{Checked, LIMIT, Ledger, Notes, Terms};
 use crate::measures::{Measures, Stripes, counted};
 use crate::mix::{Kind, Workload, scan_length};
+use crate::packing::Form;
 use crate::record::{Value, share_start};
 use crate::store::Store;
 use crate::totals::{Sums, Totals};
@@ -54,6 +55,7 @@ pub(crate) struct Simulated {
 /// What the threads of a process share.
 struct Run<'a> {
     args: &'a Args,
+    form: Form,
     progress: &'a ProgressBar,
     inserted: Inserted,
     chooser: Chooser,
@@ -94,7 +96,7 @@ impl Run<'_> {
     fn decode(&self, record: u64, bytes: Option<&[u8]>) -> Option<Value> {
         let decoded = match bytes {
             None => Err("is missing".to_owned()),
-            Some(bytes) => Value::decode(bytes, self.args.value_size),
+            Some(bytes) => self.form.decode(record, bytes),
         };
         decoded.map_err(|what| self.fault(record, &what)).ok()
     }
@@ -133,6 +135,7 @@ fn run_once<S: Store>(args: &Args, progress: &ProgressBar, cluster: &Cluster) ->
     let expected = args.workload.expected_insertions(args.ops.saturating_mul(args.threads));
     let run = Run {
         args,
+        form: args.form().ok_or_else(|| Error::other(args.too_large()))?,
         progress,
         inserted: Inserted::new(args.records, args.node_id, args.nodes),
         chooser: Chooser::new(args.distribution(), args.records, expected),
@@ -303,7 +306,7 @@ async fn insert<S: Store>(
     value: Value,
     ct: &ComputeThread,
 ) -> Result<()> {
-    let bytes = value.encode(run.args.value_size);
+    let bytes = run.form.encode(value);
     if !timed(run, kind, store.insert(value.record, &bytes, ct), ct).await? {
         run.fault(value.record, "was present before its insertion");
     }
@@ -364,7 +367,7 @@ async fn take<S: Store>(
     notes: &mut Notes,
     ct: &ComputeThread,
 ) -> Result<()> {
-    let size = run.args.value_size;
+    let form = run.form;
     match kind {
         Kind::Load | Kind::Insert | Kind::Read => {
             let bytes = timed(run, Kind::Read, store.read(record, ct), ct).await?;
@@ -384,7 +387,7 @@ async fn take<S: Store>(
             }
         }
         Kind::Update => {
-            let bytes = notes.next_value(record).encode(size);
+            let bytes = form.encode(notes.next_value(record));
             if timed(run, kind, store.update(record, &bytes, ct), ct).await? {
                 notes.wrote(record);
             } else {
@@ -395,8 +398,8 @@ async fn take<S: Store>(
             let new = notes.next_value(record);
             // The old value is checked when the operation has ended.
             let change = |old: &[u8]| {
-                let increments = Value::decode(old, size).map_or(0, |old| old.increments) + 1;
-                Value { increments, ..new }.encode(size)
+                let increments = form.decode(record, old).map_or(0, |old| old.increments) + 1;
+                form.encode(Value { increments, ..new })
             };
             let old = timed(run, kind, store.modify(record, change, ct), ct).await?;
             run.check_read(record, old.as_deref(), notes);

@@ -54,7 +54,10 @@ pub(crate) struct Books {
 /// Returns whether an operation may make this access, by its [`ReadScope`].
 fn tolerates(op: &Op, invalid_use: &InvalidUse) -> bool {
     match op {
-        Op::Read { scope: ReadScope::MaybeFreed, .. } => matches!(invalid_use, InvalidUse::Freed(_)),
+        // The memory may have been reused for a smaller object.
+        Op::Read { scope: ReadScope::MaybeFreed, .. } => {
+            matches!(invalid_use, InvalidUse::Freed(_) | InvalidUse::Overrun(_))
+        }
         Op::Read { scope: ReadScope::Any, .. } => true,
         _ => false,
     }
