@@ -76,6 +76,7 @@ impl InlineTables {
         Ok(Guess { index, known, entry, bucket: known.table.buckets().at(bucket), lock })
     }
 
+    // ANCHOR: get
     /// Returns the value of a key.
     #[inline]
     pub(super) async fn get(&self, key: u64, g: &Guard<'_>) -> Result<Option<u64>> {
@@ -101,6 +102,7 @@ impl InlineTables {
             backoff.wait().await;
         }
     }
+    // ANCHOR_END: get
 
     /// Makes of a key what `decide` makes of its value, under the lock of its bucket. Returns the old value. If the bucket has no slot for a new
     /// key, it decides again after the table has grown.
