@@ -232,7 +232,7 @@ impl<K: Bytes, V: Bytes> HashMap<K, V> {
         };
         let (hash, g) = (self.tables.hash(key), &ct.pin());
         if let Some(found) = self.tables.get_now(hash, value, g) {
-            return Ok(found);
+            return found;
         }
         self.tables.get(hash, value, g).await
     }

@@ -205,14 +205,14 @@ impl Tables {
         hash: Hash,
         decode: impl Fn(&[u8]) -> Option<R>,
         g: &Guard<'_>,
-    ) -> Option<Option<R>> {
+    ) -> Option<Result<Option<R>>> {
         if !self.is_immediate {
             return None;
         }
         let seen = self.look_now(hash, g)?;
         match seen.present(hash) {
-            Some((_, link)) => now(link.shared().read_bytes_with(class(link).ok()?, g, decode)),
-            None => Some(None),
+            Some((_, link)) => now(link.shared().read_bytes_with(class(link).ok()?, g, decode)).map(Ok),
+            None => Some(Ok(None)),
         }
     }
 

@@ -175,7 +175,7 @@ impl Arena {
             geometry,
             |bytes| {
                 let mut map = memmap2::MmapOptions::new().len(bytes).no_reserve_swap().map_anon()?;
-                let base = NonNull::new(map.as_mut_ptr()).expect("a mapping is not at address 0");
+                let base = NonNull::new(map.as_mut_ptr()).ok_or(std::io::ErrorKind::AddrNotAvailable)?;
                 Ok((map, base))
             },
             None,
