@@ -243,14 +243,19 @@ impl Worker {
                 let (epoch, used) = (decode::epoch(*epoch)?, decode::used_slots(*used)?);
                 // Before the epoch is announced: see `compaction`.
                 self.process.observe_counters(*requests, *coalesced);
-                if kind == StepKind::Advance {
+                let needed = used.saturating_sub(SLOTS_HERE).div_ceil(SLOTS_PER_PAGE);
+                if kind == StepKind::Follow {
+                    // The next scan includes them. No scan of this process is in flight: it takes one step at a time.
+                    let mut slots = member.slots();
+                    slots.used = used;
+                    slots.pages.resize(needed, Address::NULL);
+                } else {
                     let words = addresses.map_or(&[][..], |addresses| done.words(addresses));
                     let mut seen = Slots { used, pages: Vec::new() };
                     for (index, word) in words.iter().enumerate() {
                         let page = decode::slot_page(&self.heap().grid, index, *word)?;
                         seen.pages.push(page.unwrap_or(Address::NULL));
                     }
-                    let needed = seen.used.saturating_sub(SLOTS_HERE).div_ceil(SLOTS_PER_PAGE);
                     seen.pages.resize(needed, Address::NULL);
                     if *member.slots() != seen {
                         // This scan has missed slots; the next one includes them.
