@@ -31,7 +31,7 @@
 //! 3. The table that an entry of the directory links to is the only one in which its keys change. An entry's link changes by one CAS, when all
 //!    slots of the old table are frozen and the new one has what they link to.
 //! 4. The second table of a split can be reached through `sibling` of the first until its own entry is set, which precedes the next
-//!    replacement of the first.
+//!    replacement of the first. The chain that sets it clears `sibling`.
 //!
 //! # When operations take effect
 //!

@@ -288,7 +288,8 @@ impl<T: Split> Directory<T> {
         }
         let entry = self.entry_for(index | 1 << bit, g).await?;
         let set = op::compare_exchange_link(entry, TableWord::NULL, TableWord::from(sibling));
-        let _ = g.chain(set).submit().await?;
+        // Else the first table would keep the second, and all of its entries, from being collected if the client that replaces the second dies.
+        let _ = g.chain((set, op::store(T::sibling(table), TableWord::NULL))).submit().await?;
         Ok(())
     }
 
