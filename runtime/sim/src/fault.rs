@@ -39,7 +39,8 @@ impl Fault {
         Self { kind, when: FaultTime::Now }
     }
 
-    /// The compute node dies: its threads stop where they wait, keep their locks, and never resume. Chains that they had posted take effect.
+    /// The compute node dies: its threads stop where they wait, keep their locks, and never resume. Chains that they had posted take effect. Memory
+    /// that they host becomes unreachable.
     pub fn crash(compute_node: usize) -> Self {
         Self::new(FaultKind::Crash { compute: compute_node })
     }
@@ -51,18 +52,18 @@ impl Fault {
 
     /// The link between a compute node and a memory node loses all packets for a while. A chain that is posted meanwhile waits until the link
     /// heals, or fails with [`NodeUnreachable`](farfield_fabric::Error::NodeUnreachable) after the `timeout`. A chain whose answer is lost has
-    /// taken effect.
+    /// taken effect. The number of memory nodes plus that of a compute node stands for memory that the latter hosts.
     pub fn cut(compute_node: usize, memory_node: u16, duration: Duration) -> Self {
         Self::new(FaultKind::Cut { compute: compute_node, memory: memory_node, duration })
     }
 
     /// The memory node dies, and its memory is lost: operations on it fail with [`NodeUnreachable`](farfield_fabric::Error::NodeUnreachable) from
-    /// now on.
+    /// now on. No effect on a compute node that hosts memory, which [`crash`](Self::crash) kills.
     pub fn memory_crash(memory_node: u16) -> Self {
         Self::new(FaultKind::MemoryCrash { memory: memory_node })
     }
 
-    /// The memory node takes `factor` times as long for each operation.
+    /// The memory node takes `factor` times as long for each operation. It may be a compute node that hosts memory, as in [`cut`](Self::cut).
     pub fn slow(memory_node: u16, factor: u32) -> Self {
         Self::new(FaultKind::Slow { memory: memory_node, factor: factor.max(1) })
     }

@@ -8,6 +8,8 @@ use farfield_fabric::host::Arena;
 
 use super::*;
 
+mod hosted;
+
 /// With the largest jitter, so that only the fabric's own ordering keeps chains in order.
 #[test]
 fn the_simulator_conforms() {

@@ -43,6 +43,8 @@ pub(crate) struct Books {
     awaited_objects: Vec<Address>,
     /// The identity of thread 0 of the current or last run.
     pub first_id: u64,
+    /// The number of memory nodes. Greater node numbers are those of compute nodes that host memory.
+    pub memory_nodes: u16,
     /// True if accesses are checked. The conformance suite uses memory that was never allocated.
     judging: bool,
     meaning: Box<dyn Meaning>,
@@ -75,6 +77,7 @@ impl Books {
             run_began: 0,
             deaths: Vec::new(),
             first_id: 1,
+            memory_nodes: u16::MAX,
             judging,
             meaning,
             seed,
@@ -87,7 +90,12 @@ impl Books {
     }
 
     pub(crate) fn names(&self) -> Names<'_> {
-        Names { allocations: &self.allocations, meaning: &*self.meaning, first_id: self.first_id }
+        Names {
+            allocations: &self.allocations,
+            meaning: &*self.meaning,
+            first_id: self.first_id,
+            memory_nodes: self.memory_nodes,
+        }
     }
 
     /// Returns the claimed names, in memory whose words `load` loads.

@@ -308,9 +308,19 @@ pub(crate) struct Names<'a> {
     pub meaning: &'a dyn Meaning,
     /// The identity of thread 0; the others follow.
     pub first_id: u64,
+    /// The number of memory nodes.
+    pub memory_nodes: u16,
 }
 
 impl Names<'_> {
+    /// Returns the name of a node. Numbers from the number of memory nodes on are those of compute nodes.
+    pub(crate) fn node(&self, node: u16) -> String {
+        match node.checked_sub(self.memory_nodes) {
+            None => format!("memory node {node}"),
+            Some(compute) => format!("compute node {compute}"),
+        }
+    }
+
     /// Returns a record as one line: virtual time, thread and task, operation, address and field, values.
     pub(crate) fn line(&self, record: &Record) -> String {
         let Actor { thread, task, at } = record.actor;
@@ -348,11 +358,11 @@ impl Names<'_> {
             Action::Died => "compute node dies".to_owned(),
             Action::Stalled { until } => format!("compute node stalls until {}", Micros(until)),
             Action::Cut { node, until } => {
-                format!("link to memory node {node} is cut until {}", Micros(until))
+                format!("link to {} is cut until {}", self.node(node), Micros(until))
             }
             Action::MemoryDied { node } => format!("memory node {node} dies"),
-            Action::Slowed { node, factor } => format!("memory node {node} becomes {factor} times slower"),
-            Action::Unreachable { node } => format!("memory node {node} did not answer"),
+            Action::Slowed { node, factor } => format!("{} becomes {factor} times slower", self.node(node)),
+            Action::Unreachable { node } => format!("{} did not answer", self.node(node)),
         }
     }
 

@@ -63,6 +63,7 @@ impl World {
         if let Some(connection) = &mut connection {
             connection.rung = Some((self.now, departs_at));
         }
+        self.doorbell_delays_arrivals(compute);
         (departs_at, true)
     }
 

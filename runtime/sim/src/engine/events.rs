@@ -31,6 +31,8 @@ pub(super) enum Event {
     Fault(u32),
     /// A compute thread for which completions wait may be free.
     Wake(u32),
+    /// A chain has changed a word that a compute thread hosts.
+    Changed(u32),
 }
 
 /// An event and its key. No two entries have the same `at` and `tie`.

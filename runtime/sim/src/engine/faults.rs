@@ -158,7 +158,10 @@ impl World {
                 self.cut(compute, memory, self.now + picos(duration));
             }
             FaultKind::MemoryCrash { memory } => {
-                if let Some(node) = self.memory_nodes.get_mut(usize::from(memory)) {
+                // The memory of a compute node dies with its threads, not alone.
+                if self.compute_of_node(memory).is_none()
+                    && let Some(node) = self.memory_node(memory)
+                {
                     node.dead = true;
                     self.books.note(None, self.now, Action::MemoryDied { node: memory });
                 }
@@ -168,13 +171,14 @@ impl World {
     }
 
     fn slow(&mut self, memory: u16, factor: u64) {
-        if let Some(node) = self.memory_nodes.get_mut(usize::from(memory)) {
+        if let Some(node) = self.memory_node(memory) {
             node.slowness = factor;
             self.books.note(None, self.now, Action::Slowed { node: memory, factor: factor as u32 });
         }
     }
 
     fn crash(&mut self, compute: usize) {
+        self.hosting_dies(compute);
         for thread in self.threads_of(compute) {
             if self.threads[thread as usize].state == ThreadState::Running {
                 self.threads[thread as usize].state = ThreadState::Dead(self.now);

@@ -1,6 +1,7 @@
 //! The simulator: far memory, a network and compute threads in virtual time, all in one OS thread.
 //!
-//! A run is a pure function of its program and a seed. Every compute thread is a future; the simulator polls the thread whose completion comes next.
+//! A run is a pure function of its program and a seed. Every compute thread is a future; the simulator polls the thread whose completion comes next,
+//! or whose own memory was changed.
 //! The system's scheduler, the clock and hash maps decide nothing. So a failing run fails again, and two runs of one seed have the same trace, bit
 //! for bit.
 //!
@@ -20,6 +21,10 @@
 //! Before the doorbell the thread works for `posted` for each operation: see [`computing`]. A pause of a `Backoff` takes [`PAUSE`], and so does a
 //! `yield_now`.
 //!
+//! Words that a thread [hosts](hosted) lie in the memory of its compute node. A chain to them takes the same steps with that compute node in place of
+//! the memory node, whose NIC it shares with the doorbells of that node's threads. When a chain has changed a hosted word, the host is polled, as soon
+//! as it is not busy. So a WRITE reaches the host after 2/5 of the rtt.
+//!
 //! Chains of one thread to one memory node are executed in the order of posting, as on a reliable connection. Chains to different nodes, or of
 //! different threads, may overtake each other.
 //!
@@ -33,6 +38,7 @@
 //! | [`world`] | the state of threads, nodes and chains in flight |
 //! | [`network`] | a chain's way from its doorbell to its completion |
 //! | [`faults`] | faults, drawn from the seed or scripted |
+//! | [`hosted`] | words of far memory that lie in a compute node's own memory |
 //! | [`loops`] | the table of retry loops that have waited |
 //! | [`progress`] | detection of livelock, starvation and deadlock |
 //! | [`report`] | the report of a stuck run: waiting threads, owners of locks |
@@ -47,6 +53,7 @@ mod computing;
 mod connection;
 mod events;
 mod faults;
+mod hosted;
 mod loops;
 mod network;
 mod progress;
@@ -207,6 +214,41 @@ impl Sim {
         world.spend(self.thread, cost);
     }
 
+    /// Hosts words: from now on they lie in the memory of the thread's compute node, and chains to them go there. The words keep their values. The
+    /// thread is polled when a chain has changed one. See [`hosted`] for the model.
+    ///
+    /// Ends with [`unhost`](Self::unhost), when the thread ends, and when the block of the words is freed. If the compute node dies, chains to the
+    /// words fail with [`NodeUnreachable`](farfield_fabric::Error::NodeUnreachable), whose node is the number of memory nodes plus that of the compute
+    /// node; [`Fault::cut`](crate::Fault::cut) and [`Fault::slow`](crate::Fault::slow) take the same number. Another thread may then host them.
+    ///
+    /// # Panics
+    /// In debug builds, if another thread that has not died hosts some of the words.
+    pub fn host(&self, at: Address, words: usize) {
+        self.world.lock().host(self.thread, at, words);
+    }
+
+    /// Ends the hosting of the words that [`host`](Self::host) declared at `at`: a memory node has them again, with their values. Any thread may do
+    /// it, for instance after the death of the host. Does nothing if no hosted words begin there.
+    pub fn unhost(&self, at: Address) {
+        self.world.lock().unhost(self.thread, at);
+    }
+
+    /// Loads a word of the thread's own memory: takes [`Work::CachedAccess`], and no round trip. It returns the last word that was written.
+    ///
+    /// # Panics
+    /// In debug builds, if no thread of the compute node hosts the word.
+    pub fn load_here(&self, at: Address) -> u64 {
+        self.world.lock().load_here(self.thread, at)
+    }
+
+    /// Stores a word of the thread's own memory, as [`load_here`](Self::load_here) loads it. The trace shows a WRITE of task 0.
+    ///
+    /// # Panics
+    /// In debug builds, if no thread of the compute node hosts the word.
+    pub fn store_here(&self, at: Address, word: u64) {
+        self.world.lock().store_here(self.thread, at, word);
+    }
+
     /// Returns whether this bug is planted.
     pub fn has(&self, plant: Plant) -> bool {
         self.plant == plant
@@ -273,6 +315,6 @@ impl Endpoint for Sim {
     }
 
     fn idle(&self) {
-        unreachable!("the simulator polls a thread only when a completion has arrived")
+        unreachable!("the simulator polls a thread only when something has arrived for it")
     }
 }

@@ -32,6 +32,7 @@ impl World {
             Event::Complete(flight) => return self.complete(flight),
             Event::Fault(index) => self.apply_scripted_fault(index),
             Event::Wake(thread) => return self.wake_thread(thread),
+            Event::Changed(thread) => return self.poll_host(thread),
         }
         None
     }
@@ -62,6 +63,7 @@ impl World {
         let begins_at = self.now.max(memory.free_at);
         let answer_at = begins_at + busy - last * memory.slowness + self.config.window() * memory.slowness;
         self.flights[index as usize].answer_at = answer_at;
+        self.arrival_delays_doorbells(node, busy);
         let memory = &mut self.memory_nodes[usize::from(node)];
         memory.free_at = begins_at + busy;
         if begins_at > self.now {
@@ -107,6 +109,9 @@ impl World {
 
     /// Accesses word after word until another event is due, or the chain is done.
     fn access(&mut self, index: u32) {
+        if self.host_has_died(index) {
+            return self.break_off(index);
+        }
         self.flights[index as usize].service_state = ServiceState::Begun;
         let hurried = self.is_followed(index);
         loop {
@@ -120,7 +125,9 @@ impl World {
             let draw = if pauses { self.events.rng.next_u64() } else { 0 };
             let remaining =
                 if pauses { 1 + scaled(u64::from(remaining_words) - 1, draw as u32) as u32 } else { 0 };
-            if let Err(error) = self.access_words(index, (remaining_words - remaining) as usize) {
+            let accessed = self.access_words(index, (remaining_words - remaining) as usize);
+            self.wake_hosts();
+            if let Err(error) = accessed {
                 let flight = &mut self.flights[index as usize];
                 flight.result = Err(error);
                 flight.remaining_words = 0;
@@ -149,8 +156,22 @@ impl World {
         self.events.push(leaves_at + back + self.config.transfer(bytes), Event::Complete(index));
     }
 
+    /// Fails a chain that a dead host has begun or not. A step that is scheduled for it finds it executed.
+    #[cold]
+    fn break_off(&mut self, index: u32) {
+        let flight = &mut self.flights[index as usize];
+        flight.service_state = ServiceState::Executed;
+        let last_step_at = flight.answer_at.max(self.now);
+        self.fail_after(index, last_step_at + 1);
+    }
+
     /// Schedules the failure of an unanswered chain, at its timeout.
     fn fail_unreachable(&mut self, index: u32) {
+        self.fail_after(index, self.now);
+    }
+
+    /// Schedules the failure of an unanswered chain: at its timeout, but not before `earliest`.
+    fn fail_after(&mut self, index: u32, earliest: Picos) {
         let timeout = self.config.timeout;
         let flight = &mut self.flights[index as usize];
         let (node, timeout_us) = (flight.node, timeout / 1_000_000);
@@ -159,7 +180,7 @@ impl World {
         let error = error::NodeUnreachable { node, timeout_us, operation, address };
         flight.result = Err(Error::from(error));
         flight.remaining_words = 0;
-        let fails_at = self.now.max(flight.posted_at + timeout);
+        let fails_at = earliest.max(flight.posted_at + timeout);
         let action = Action::Unreachable { node };
         let at = address;
         let actor = Actor { thread: flight.thread, task: flight.task, at: self.now };
@@ -238,6 +259,9 @@ impl World {
             let (op_at, changed) = (op.at(), access(op, word, words, cells));
             if changed && !self.books.is_of_epochs(op_at) {
                 self.monitor.memory_changed();
+            }
+            if changed {
+                self.hosted.changed(op_at.add((word * WORD_BYTES) as u64), burst);
             }
             count -= burst;
             flight.remaining_words -= burst as u32;

@@ -19,7 +19,9 @@
 //!    own words not at all. A thread repeats if at most [`MAX_DIFFERENT_OPERATIONS`] of its [`MIN_STEPS`] steps were different. It also repeats if
 //!    its only future outside of loops has backed off [`MIN_TRIES`] times while no word of far memory changed. A thread that reads the clock may be
 //!    waiting for a time, and does not count as repeating.
-//! 3. *Lost.* It waits for no operation of the runtime, so the simulator will never poll it again.
+//! 3. *Lost.* It waits for no operation of the runtime, so the simulator will never poll it again, unless a chain changes a word that it
+//!    [hosts](super::hosted). A thread whose hosted words have changed since the suspicion began is alive: it serves others. Threads that wake each
+//!    other for ever are therefore found only by the `limit`.
 //!
 //! The first such check only raises a *suspicion*. Then each thread must repeat as often again, without leaving its loops and without a new
 //! operation. So each loop has been tried [`MIN_TRIES`] times after the last thread had entered its own: every thread waits only for the others,
@@ -154,6 +156,8 @@ pub(super) struct ThreadProgress {
     pub(super) loops: u32,
     /// The time at which it last read the clock.
     clock_read_at: Option<Picos>,
+    /// The time at which others last changed words that it hosts.
+    hosted_changed_at: Option<Picos>,
     /// Fingerprints of its operations since the suspicion began: at most one more than a repeating thread has.
     fingerprints: Option<HashSet<u64>>,
     /// By task: the word that its last failed CAS found, and how often that differed from the word before.
@@ -164,6 +168,11 @@ impl ThreadProgress {
     /// Resets the counts, when a suspicion begins.
     fn begin(&mut self) {
         (self.steps, self.waited, self.fingerprints) = (0, 0, None);
+    }
+
+    /// Records that others have changed words that the thread hosts.
+    pub(super) fn hosted_changed(&mut self, now: Picos) {
+        self.hosted_changed_at = Some(now);
     }
 
     /// Records the fingerprint of an operation during a suspicion.
@@ -420,7 +429,10 @@ impl World {
     fn judge(&self, index: usize, waits: PendingWaits, loops: &[Loop], suspicion: Suspicion) -> Verdict {
         let progress = &self.threads[index].progress;
         let Suspicion { since, waits: first } = suspicion;
-        if loops.iter().any(|each| !each.is_endless()) || progress.clock_read_at.is_some_and(|at| at >= since)
+        let is_recent = |at: Option<Picos>| at.is_some_and(|at| at >= since);
+        if loops.iter().any(|each| !each.is_endless())
+            || is_recent(progress.clock_read_at)
+            || is_recent(progress.hosted_changed_at)
         {
             return Verdict::Alive;
         }

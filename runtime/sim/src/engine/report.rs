@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use super::hosted::HostedRange;
 use super::loops::{Loop, LoopKind};
 use super::progress::PendingWaits;
 use super::world::{Thread, ThreadState, World};
@@ -42,7 +43,8 @@ impl World {
                 parts.push(format!("thread {index} died at {}", Micros(at)));
             }
         }
-        if running.iter().any(|index| waits[*index].is_nothing()) {
+        let is_foreign = |index: &&usize| waits[**index].is_nothing() && self.hosted_by(**index).is_none();
+        if running.iter().any(|index| is_foreign(&index)) {
             parts.push(FOREIGN_WAIT_HINT.to_owned());
         }
         let awaited: Vec<Address> = loops.iter().flatten().filter_map(Loop::awaited).collect();
@@ -60,7 +62,9 @@ impl World {
         let tried = loops.filter_map(|each| each.last.map(|last| last.at));
         let running = self.threads.iter().filter(|thread| thread.state == ThreadState::Running);
         let last = running.filter_map(|thread| thread.last.map(|last| last.at));
-        awaited.chain(tried).chain(last).collect()
+        let hosts = |range: &&HostedRange| self.threads[range.thread as usize].state == ThreadState::Running;
+        let hosted = self.hosted.all().filter(hosts).map(|range| range.at);
+        awaited.chain(tried).chain(last).chain(hosted).collect()
     }
 
     /// Lists held locks, awaited ones first.
@@ -143,7 +147,9 @@ impl World {
             }
         };
         if waits.is_nothing() {
-            text += ", for nothing that the runtime knows of";
+            text += &self
+                .hosted_by(index)
+                .unwrap_or_else(|| ", for nothing that the runtime knows of".to_owned());
         }
         if let Some((since, epoch)) = self.threads[index].pinned {
             let _ = write!(text, ", with a guard since {} (epoch {epoch})", Micros(since));
@@ -157,6 +163,13 @@ impl World {
             let _ = write!(text, " and in {} loops more", loops.len() - MAX_NAMED);
         }
         text
+    }
+
+    /// `, for words in its hosted memory (4 words at 0:0x4180)`.
+    fn hosted_by(&self, index: usize) -> Option<String> {
+        let ranges: Vec<&HostedRange> = self.hosted.of_thread(index as u32).collect();
+        let each = |range: &&HostedRange| format!("{} words at {}", range.words, range.at);
+        list("for words in its hosted memory", &ranges, each).map(|hosted| format!(", {hosted}"))
     }
 
     fn loop_waits_for(&self, index: usize, each: &Loop) -> String {

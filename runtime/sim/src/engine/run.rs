@@ -167,7 +167,8 @@ impl World {
             }
             let next = self.handle_event(at, event);
             self.announce_deaths();
-            if next.is_some() {
+            if let Some(thread) = next {
+                self.threads[thread as usize].has_changes = false;
                 self.polled = next;
                 return next;
             }
@@ -180,6 +181,7 @@ impl World {
         if ended.state == ThreadState::Running {
             ended.state = ThreadState::Ended;
             self.unfinished -= 1;
+            self.hosted.end_of_thread(thread);
         }
         self.books.ended(thread, now, failed);
         if failed {
@@ -192,6 +194,8 @@ impl World {
         self.polled = None;
         self.events.clear();
         self.memory_nodes.iter_mut().for_each(|memory| memory.queue.clear());
+        self.hosted.clear();
+        self.memory_nodes.truncate(self.geometry.nodes().into());
         self.cuts.clear();
         self.dying.clear();
         self.run_state = if self.run_state.is_abandoned() { RunState::Abandoned } else { RunState::Idle };

@@ -46,7 +46,7 @@ impl World {
             let Some(op) = op else { continue };
             flight.is_reported = true;
             lines.push(format!(
-                "thread {}, task {}: has waited for {:.1?}: {} of {} words at {}{}, in flight to memory node {}",
+                "thread {}, task {}: has waited for {:.1?}: {} of {} words at {}{}, in flight to {}",
                 flight.thread,
                 flight.task,
                 config::duration(waited),
@@ -54,7 +54,7 @@ impl World {
                 op.words(),
                 op.at(),
                 field(op.at()),
-                flight.node
+                books.names().node(flight.node)
             ));
         }
         lines

@@ -54,6 +54,7 @@ impl Watch {
             return;
         }
         let actor = world.actor(thread, self.task.get());
+        world.unhost_block(at);
         world.books.freed(at, actor);
     }
 
@@ -61,6 +62,7 @@ impl Watch {
     pub fn lost(&self, thread: u32, at: Address, bytes: u64) {
         let mut world = self.world.lock();
         let actor = world.actor(thread, self.task.get());
+        world.unhost_block(at);
         world.books.lost(at, bytes, actor);
     }
 }

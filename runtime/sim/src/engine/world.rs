@@ -14,6 +14,7 @@ use rand::{Rng, RngExt};
 use super::connection::Connection;
 use super::events::{Event, EventQueue};
 use super::faults::{Cut, FaultOrigin, Script};
+use super::hosted::HostedMemory;
 use super::progress::{ProgressMonitor, TimerPurpose};
 use crate::books::Books;
 use crate::books::trace::{Actor, Record, field_name};
@@ -33,7 +34,7 @@ use farfield_words::link_targets;
 /// A simulated cluster.
 pub struct World {
     pub(super) config: SimConfig,
-    geometry: Geometry,
+    pub(super) geometry: Geometry,
     pub(super) arena: Arc<Arena>,
     pub(super) now: Picos,
     pub(super) events: EventQueue,
@@ -43,7 +44,9 @@ pub struct World {
     pub(super) threads: Vec<Thread>,
     /// Their compute nodes.
     pub(super) compute_nodes: Vec<ComputeNode>,
+    /// The memory nodes, and behind them compute nodes that [host](super::hosted) memory.
     pub(super) memory_nodes: Vec<MemoryNode>,
+    pub(super) hosted: HostedMemory,
     pub(super) cuts: Vec<Cut>,
     pub(super) script: Script,
     pub(super) monitor: ProgressMonitor,
@@ -121,6 +124,8 @@ pub(super) struct Thread {
     pub(super) busy_until: Picos,
     /// Completions that have arrived meanwhile, in order.
     pub(super) completions: VecDeque<u32>,
+    /// True if words that it hosts have changed since its last poll: then an [`Event::Changed`] is in the event queue.
+    pub(super) has_changes: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,7 +148,7 @@ pub(super) struct ComputeNode {
     pub(super) posted: u64,
 }
 
-/// A memory node.
+/// A memory node, or a compute node that hosts memory.
 #[derive(Clone)]
 pub(super) struct MemoryNode {
     /// The time at which its NIC can begin another operation.
@@ -154,6 +159,12 @@ pub(super) struct MemoryNode {
     pub(super) dead: bool,
     /// The factor by which it is slower than others.
     pub(super) slowness: u64,
+}
+
+impl Default for MemoryNode {
+    fn default() -> Self {
+        Self { free_at: 0, queue: VecDeque::new(), dead: false, slowness: 1 }
+    }
 }
 
 /// A chain on its way, or a timer.
@@ -215,8 +226,8 @@ impl World {
         seed: u64,
         meaning: Option<Box<dyn Meaning>>,
     ) -> Self {
-        let books = Books::new(seed, meaning.is_some(), meaning.unwrap_or_else(|| Box::new(NoMeaning)));
-        let memory = MemoryNode { free_at: 0, queue: VecDeque::new(), dead: false, slowness: 1 };
+        let mut books = Books::new(seed, meaning.is_some(), meaning.unwrap_or_else(|| Box::new(NoMeaning)));
+        books.memory_nodes = geometry.nodes();
         let mut world = Self {
             stalls: None,
             look_for_stalls_at: Picos::MAX,
@@ -231,7 +242,8 @@ impl World {
             free_flights: Vec::new(),
             threads: Vec::new(),
             compute_nodes: Vec::new(),
-            memory_nodes: vec![memory; usize::from(geometry.nodes())],
+            memory_nodes: vec![MemoryNode::default(); usize::from(geometry.nodes())],
+            hosted: HostedMemory::default(),
             cuts: Vec::new(),
             script: Script::default(),
             books,
@@ -271,11 +283,11 @@ impl World {
     }
 
     /// Returns whether a thread's actions still take effect.
-    fn takes_effect(&self, thread: u32) -> bool {
+    pub(super) fn takes_effect(&self, thread: u32) -> bool {
         !self.run_state.is_abandoned() && !self.is_dead(thread)
     }
 
-    fn is_dead(&self, thread: u32) -> bool {
+    pub(super) fn is_dead(&self, thread: u32) -> bool {
         let dead = |thread: &Thread| matches!(thread.state, ThreadState::Dead(_));
         self.threads.get(thread as usize).is_some_and(dead)
     }
@@ -292,13 +304,14 @@ impl World {
             return None;
         }
         let compute = self.compute_node_of(thread);
-        if self.compute_nodes.len() <= compute {
-            // Outside a run, the conformance suite makes endpoints of any thread.
-            self.compute_nodes.resize_with(compute + 1, ComputeNode::default);
-        }
+        self.admit_compute_node(compute);
+        let (host, refused) = match self.hosting_node(thread, &chain) {
+            Ok(host) => (host, None),
+            Err(finding) => (None, Some(finding)),
+        };
         let node = chain.ops().first().map_or(0, |op| self.geometry.node_of(op.at().segment()));
         // An existing node refuses an address outside all segments.
-        let node = node.min(self.geometry.nodes() - 1);
+        let node = host.unwrap_or(node.min(self.geometry.nodes() - 1));
         self.compute_nodes[compute].posted += 1;
         if self.config.has_odds() || !self.script.is_empty() {
             let origin = self.apply_faults_of_post(thread, node);
@@ -313,7 +326,10 @@ impl World {
         let posted_at = self.spend(thread, self.config.compute.of_posting(chain.ops().len()));
         let (departs_at, rings) = self.ring(thread, compute, node, posted_at);
         let arrives_at = departs_at + self.jittered(self.config.one_way());
-        let (remaining_words, bytes) = size(&chain);
+        let (mut remaining_words, bytes) = size(&chain);
+        if refused.is_some() {
+            remaining_words = 0;
+        }
         let flight = self.add_flight(Flight {
             chain,
             thread,
@@ -329,7 +345,7 @@ impl World {
             service_state: ServiceState::NotBegun,
             answer_at: 0,
             bytes,
-            result: Ok(()),
+            result: refused.map_or(Ok(()), Err),
             stage: Stage::Scheduled,
             is_reported: false,
         });
@@ -348,6 +364,13 @@ impl World {
             connection.back = flight;
         }
         Some((flight, rings))
+    }
+
+    /// Adds compute nodes up to this one: outside a run, the conformance suite makes endpoints of any thread.
+    pub(super) fn admit_compute_node(&mut self, compute: usize) {
+        if self.compute_nodes.len() <= compute {
+            self.compute_nodes.resize_with(compute + 1, ComputeNode::default);
+        }
     }
 
     /// Starts a timer. Returns its flight, or `None` if the thread is dead.
