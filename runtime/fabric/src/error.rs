@@ -23,7 +23,7 @@ farfield_words::errors! {
         /// A memory node that does not answer: it has died, or the link to it is cut. Chains posted to it may have taken effect or not.
     #[error("memory node {node} did not answer within {timeout_us} us ({operation} of {address})")]
     NodeUnreachable {
-        /// The memory node.
+        /// The memory node. In the simulator, numbers behind those of the memory nodes are those of compute nodes that host memory.
         node: u16,
                 /// The timeout, in microseconds.
         timeout_us: u64,

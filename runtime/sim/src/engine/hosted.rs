@@ -94,8 +94,10 @@ impl HostedMemory {
 
     /// Ends the hosting of ranges that begin in this block.
     fn end_within(&mut self, at: Address, words: usize) {
-        let (first, behind) = (at.bits(), end(at, words));
-        self.ranges.retain(|begins, _| !(first..behind).contains(begins));
+        let block = at.bits()..end(at, words);
+        while let Some((&begins, _)) = self.ranges.range(block.clone()).next() {
+            self.ranges.remove(&begins);
+        }
     }
 
     /// Ends the hosting of a thread.
@@ -207,7 +209,6 @@ impl World {
         if self.hosted.ranges.is_empty() { Ok(None) } else { self.find_hosting_node(thread, chain) }
     }
 
-    #[cold]
     fn find_hosting_node(&mut self, thread: u32, chain: &RawChain) -> Result<Option<u16>, Error> {
         let is_scan = |op: &Op| matches!(op, Op::Read { scope: ReadScope::Any, .. });
         let Some(first) = chain.ops().first() else { return Ok(None) };

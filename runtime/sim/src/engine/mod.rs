@@ -215,7 +215,7 @@ impl Sim {
     }
 
     /// Hosts words: from now on they lie in the memory of the thread's compute node, and chains to them go there. The words keep their values. The
-    /// thread is polled when a chain has changed one. See [`hosted`] for the model.
+    /// thread is polled when a chain has changed one. See the module `hosted` for the model.
     ///
     /// Ends with [`unhost`](Self::unhost), when the thread ends, and when the block of the words is freed. If the compute node dies, chains to the
     /// words fail with [`NodeUnreachable`](farfield_fabric::Error::NodeUnreachable), whose node is the number of memory nodes plus that of the compute

@@ -1,6 +1,10 @@
 //! Hosted memory: its times, its faults and its findings.
 
+#![allow(clippy::unchecked_time_subtraction)] // the simulator's clock does not go backwards
+
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -179,14 +183,14 @@ fn a_host_that_is_busy_is_polled_when_its_work_is_done() {
 /// With the default costs of computing. Nobody awaits the acknowledgements.
 #[test]
 fn a_ping_pong_takes_less_than_a_round_trip() {
-    const ROUNDS: u64 = 1000;
+    const ROUNDS: u32 = 1000;
     for options in ["", EXACT, "jitter=0%"] {
         let times = run(options, 2, async |thread, sim| {
             let (mine, other) = if thread == 0 { (AT, OTHER) } else { (OTHER, AT) };
             sim.host(mine, 1);
             sleep(sim, RTT).await;
             let began = sim.now();
-            for round in 1..=ROUNDS {
+            for round in 1..=ROUNDS.into() {
                 if thread == 0 {
                     post(sim, writing(other, &[round]));
                 }
@@ -197,37 +201,49 @@ fn a_ping_pong_takes_less_than_a_round_trip() {
             }
             sim.now().saturating_sub(began)
         });
-        let rtts = times[0].as_secs_f64() / RTT.as_secs_f64() / ROUNDS as f64;
+        let rtts = times[0].as_secs_f64() / RTT.as_secs_f64() / f64::from(ROUNDS);
         println!("ping-pong with `{options}`: {rtts:.3} rtt");
         assert!((0.8..=1.25).contains(&rtts), "{options}: {rtts} rtt");
     }
 }
 
 #[test]
-fn chains_queue_at_the_hosts_nic_and_keep_its_doorbells_waiting() {
-    const CHAINS: u64 = 20;
-    let times = run(EXACT, 2 + CHAINS as usize, async |thread, sim| {
-        match thread {
-            0 => {
-                sim.host(AT, 1 + CHAINS as usize);
-                until_word(sim, AT, 1).await;
-                // All chains arrive at the same time; this one leaves once the NIC has handled them.
-                submit(sim, reading(ELSEWHERE)).await.unwrap();
-            }
-            1 => {
-                sleep(sim, RTT).await;
-                post(sim, writing(AT, &[1]));
-            }
-            _ => {
-                sleep(sim, RTT).await;
-                submit(sim, writing(AT.add(8 * (thread as u64 - 1)), &[1])).await.unwrap();
-            }
+fn chains_that_queue_at_a_hosts_nic_delay_its_doorbells() {
+    const CHAINS: usize = 20;
+    let times = run(EXACT, 1 + CHAINS, async |thread, sim| {
+        let word = AT.add(8 * thread as u64);
+        if thread == 0 {
+            sim.host(AT, 1 + CHAINS);
+            // All chains have arrived.
+            sleep(sim, RTT + ONE_WAY + Duration::from_nanos(1)).await;
+            submit(sim, reading(ELSEWHERE)).await.unwrap();
+        } else {
+            sleep(sim, RTT).await;
+            submit(sim, writing(word, &[1])).await.unwrap();
         }
         sim.now()
     });
-    let last = times[2..].iter().max().unwrap();
-    assert!((2 * RTT + (CHAINS as u32 - 1) * SERVICE..=2 * RTT + CHAINS as u32 * SERVICE).contains(last));
-    assert!(times[0] > 2 * RTT + ONE_WAY && times[0] <= 2 * RTT + ONE_WAY + (CHAINS as u32 + 1) * SERVICE);
+    let service = SERVICE * CHAINS as u32;
+    assert_eq!(times[0], RTT + ONE_WAY + service + RTT, "its doorbell comes last");
+    assert_eq!(times[1..].iter().max(), Some(&(2 * RTT + service - SERVICE)));
+}
+
+#[test]
+fn doorbells_of_a_host_delay_chains_that_arrive() {
+    let times = run("jitter=0%,bandwidth=inf,compute=0", 2, async |thread, sim| {
+        if thread == 0 {
+            sim.host(AT, 1);
+            sleep(sim, RTT + ONE_WAY - Duration::from_nanos(10)).await;
+            post(sim, reading(ELSEWHERE));
+            until_word(sim, AT, 1).await;
+        } else {
+            sleep(sim, RTT).await;
+            submit(sim, writing(AT, &[1])).await.unwrap();
+        }
+        sim.now()
+    });
+    let remaining = Duration::from_nanos(90);
+    assert_eq!(times, [RTT + ONE_WAY + remaining, 2 * RTT + remaining]);
 }
 
 #[test]
@@ -256,12 +272,12 @@ fn chains_of_one_thread_arrive_in_order() {
     for seed in 0..20 {
         let (world, _) = simulation("jitter=100%", seed, None);
         run_in(&world, 3, async |thread, sim| {
-            let word = |thread: usize| AT.add(8 * thread as u64);
+            let slot = |thread: usize| AT.add(8 * thread as u64);
             if thread == 0 {
-                sim.host(word(1), 2);
-                let last = std::cell::Cell::new([0, 0]);
+                sim.host(slot(1), 2);
+                let last = Cell::new([0, 0]);
                 until(|| {
-                    let words = [sim.load_here(word(1)), sim.load_here(word(2))];
+                    let words = [sim.load_here(slot(1)), sim.load_here(slot(2))];
                     let before = last.replace(words);
                     assert!(before[0] <= words[0] && before[1] <= words[1], "{before:?}, then {words:?}");
                     words == [100, 100]
@@ -271,7 +287,7 @@ fn chains_of_one_thread_arrive_in_order() {
             }
             sleep(sim, RTT).await;
             for number in 1..=100 {
-                post(sim, writing(word(thread), &[number]));
+                post(sim, writing(slot(thread), &[number]));
                 if number % 7 == 0 {
                     sleep(sim, RTT / 10).await;
                 }
@@ -328,17 +344,22 @@ fn a_run_is_a_function_of_its_seed() {
 
 #[test]
 fn words_that_are_no_longer_hosted_are_with_their_memory_node() {
-    for ends in [false, true] {
+    for end in ["the thread ends", "unhost", "free"] {
         let (world, simulation) = simulation(EXACT, 1, None);
         let outputs = run_in(&world, 2, async |thread, sim| {
             if thread == 0 {
                 sim.host(AT, 1);
                 sim.store_here(AT, 5);
-                if !ends {
-                    sim.unhost(AT);
-                    sleep(sim, 10 * RTT).await;
+                match end {
+                    "unhost" => sim.unhost(AT),
+                    "free" => {
+                        let watch = Watch::new(world.clone(), Rc::default(), false);
+                        watch.allocated(0, AT, 8, ObjectType::internal("slot"));
+                        watch.freed(0, AT);
+                    }
+                    _ => return,
                 }
-                return;
+                return sleep(sim, 10 * RTT).await;
             }
             sleep(sim, RTT).await;
             // Chains to the host would wait for ever.
@@ -403,11 +424,18 @@ fn chains_to_a_dead_host_fail_at_their_timeouts_and_change_nothing() {
 fn a_host_dies_while_chains_are_executed_and_queued() {
     for step in 0..200 {
         let (world, simulation) = simulation("timeout=3us,rate=1M", step, None);
-        simulation.inject(Fault::crash(0).at(RTT + RTT / 50 * step as u32));
+        let dies_at = RTT + RTT / 50 * step as u32;
+        let all = || (0..64).map(|word| world.lock().peek(AT.add(8 * word))).collect::<Vec<u64>>();
+        let when_dead = RefCell::new(Vec::new());
+        simulation.inject(Fault::crash(0).at(dies_at));
         let outputs = run_in(&world, 4, async |thread, sim| {
             if thread == 0 {
                 sim.host(AT, 64);
                 return until(|| false).await;
+            }
+            if thread == 3 {
+                sleep(sim, dies_at + Duration::from_nanos(1)).await;
+                return when_dead.replace(all()).clear();
             }
             sleep(sim, RTT).await;
             let at = AT.add(8 * 8 * thread as u64);
@@ -425,6 +453,7 @@ fn a_host_dies_while_chains_are_executed_and_queued() {
             assert!(words.iter().all(|word| (done..=3).contains(word)), "{done} done: {words:?}");
         });
         assert!(outputs.unwrap()[1..].iter().all(Option::is_some));
+        assert_eq!(all(), *when_dead.borrow(), "it is dead");
     }
 }
 
@@ -602,7 +631,7 @@ fn the_hosts_accesses_to_a_freed_block_are_findings() {
     for stores in [false, true] {
         let (world, simulation) = simulation("", 1, Some(Box::new(NoMeaning)));
         let outcome = run_in(&world, 1, async |_, sim| {
-            let watch = Watch::new(world.clone(), std::rc::Rc::default(), false);
+            let watch = Watch::new(world.clone(), Rc::default(), false);
             watch.allocated(0, AT, 16, ObjectType::internal("slots"));
             sim.host(AT, 2);
             sim.store_here(SECOND, 9);
