@@ -136,12 +136,16 @@ impl<F: AsyncFn(&Bare, &Simulation)> Body for Simulated<F> {
 }
 
 fn simulated(test: impl AsyncFn(&Bare, &Simulation)) {
+    simulated_threads(1, test);
+}
+
+fn simulated_threads(threads: usize, test: impl AsyncFn(&Bare, &Simulation)) {
     let mut config = SimConfig::default();
     assert_eq!(config.set("timeout", "20us"), Ok(true));
     let arena = Arc::new(Arena::new(geometry()).unwrap());
     let world = SharedWorld::new(World::new(config, geometry(), arena, 1, None));
-    let outcomes = simulate(&world, 1, 7, &Simulated { world: world.clone(), test }).unwrap();
-    assert!(matches!(outcomes[..], [ThreadOutcome::Returned(())]));
+    let outcomes = simulate(&world, threads, 7, &Simulated { world: world.clone(), test }).unwrap();
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, ThreadOutcome::Returned(()))));
 }
 
 fn is_unreachable<T>(result: Result<T>) -> bool {
@@ -375,4 +379,42 @@ fn a_list_of_released_locks_is_reused_once_no_chain_refers_to_it() {
     drop(first);
     assert_eq!(Rc::as_ptr(&buffers.releases()), address);
     assert_ne!(Rc::as_ptr(&buffers.releases()), Rc::as_ptr(&second));
+}
+
+/// Two threads write into words that the other hosts in the memory of its compute node.
+#[test]
+fn a_thread_is_polled_when_a_word_that_it_hosts_has_changed() {
+    const ROUNDS: u32 = 100;
+    simulated_threads(2, async |thread, simulation| {
+        let sim = thread.io.endpoint.virtual_time().expect("simulated");
+        let begins = thread.fetch_add_word(OTHER_NODE, 1).await.unwrap() == 0;
+        let (mine, other) = if begins { (AT, ELSEWHERE) } else { (ELSEWHERE, AT) };
+        let write = || {
+            let mut chain = thread.empty_chain();
+            chain.write(other, &[1]);
+            thread.post(chain, Rc::new(Locks::default())).unwrap();
+        };
+        let take = async || {
+            std::future::poll_fn(|_| match sim.load_here(mine) {
+                0 => std::task::Poll::Pending,
+                _ => std::task::Poll::Ready(()),
+            })
+            .await;
+            sim.store_here(mine, 0);
+        };
+        sim.host(mine, 1);
+        thread.sleep_for(Duration::from_micros(1)).await;
+        let began = simulation.now();
+        for _ in 0..ROUNDS {
+            if begins {
+                write();
+                take().await;
+            } else {
+                take().await;
+                write();
+            }
+        }
+        assert!(simulation.now() < began + ROUNDS * simulation.rtt() * 5 / 4);
+        thread.flush_detached().await.unwrap();
+    });
 }
