@@ -1,5 +1,11 @@
 //! Items that generated code uses. Not part of the interface: they change without notice.
 
+/// What `#[delegated]` and `#[derive(Message)]` generate.
+pub mod delegation {
+    pub use crate::delegation::{CallRefused, Delegated, Method, call};
+    pub use farfield_words::{Message, Reader, Writer};
+}
+
 pub mod metadata;
 mod refused;
 

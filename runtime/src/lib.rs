@@ -84,6 +84,7 @@
 //! | `directory` | roots and barriers | change how names are agreed on |
 //! | `admin` | status, dumps, checkpoints, collection | show or save more of a cluster |
 //! | `sweep` | reclaiming memory of dead processes while others live | change the sweep, or its proof |
+//! | `delegation` | [`Trust`], request slots | change how threads execute what others request |
 //! | `cluster` | connecting, running, the keeper | change what happens in the background |
 //! | `client` | calls from other executors | change queues, deadlines, cancellation |
 //! | `memory_node`, `observer`, `rdma` | memory nodes, their metrics, and RDMA devices | change the interface of memory nodes |
@@ -102,6 +103,7 @@ mod admin;
 mod cell;
 mod client;
 mod cluster;
+mod delegation;
 mod directory;
 mod entry;
 mod epoch;
@@ -131,6 +133,7 @@ pub use cell::{
     StampedLink, Tag, Tagged, TaggedLink, TaggedWord, Tail, TailRef, Version, Versioned, op,
 };
 pub use client::{Call, Client, ClientOptions};
+pub use delegation::{Context, Reaction, StoredTrust, Trust};
 pub use epoch::{LocalEpoch, LocalGuard, LocalThread};
 pub use error::{Error, HeldBackBy, PointerFault, Result};
 /// Implements [`Word`]: the type can be held by an [`Atomic`] and by plain fields. For newtypes around a word, and enums without fields.
@@ -301,7 +304,7 @@ pub use farfield_macros::tag;
 /// ```
 pub use farfield_macros::test;
 pub use farfield_words::units::parse_size;
-pub use farfield_words::{Address, Bytes, Pod, Remote, ThreadId, Word};
+pub use farfield_words::{Address, Bytes, Message, Pod, Remote, ThreadId, Word};
 pub use io::{KeeperFailures, Metrics, Reclamation};
 pub use memory::placement::Policy;
 pub use memory::usage::HeapUse;
@@ -321,7 +324,7 @@ pub mod prelude {
     pub use crate::{
         Atomic, Backoff, Blob, Chain, Cluster, ComputeThread, Guard, Link, Lock, LockGuard, Owned, Place,
         RemotePtr, Result, Shared, Site, SizeClass, Stamped, StampedLink, Tagged, TaggedLink, TaggedWord,
-        Tail, Versioned, Walk, Word, fetch, op, remote, tag,
+        Tail, Trust, Versioned, Walk, Word, fetch, op, remote, tag,
     };
 }
 

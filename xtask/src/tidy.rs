@@ -34,6 +34,7 @@ const UNSAFE_FILES: &[&str] = &[
     "runtime/fabric/src/host/mapping.rs",
     "runtime/fabric/src/host/mod.rs",
     "runtime/fabric/src/prefetch.rs",
+    "runtime/fabric/src/program.rs",
     "runtime/fabric/src/unposted.rs",
     "runtime/fabric/src/verbs/batch.rs",
     "runtime/fabric/src/verbs/device.rs",

@@ -40,6 +40,7 @@
 //! | `handshake`, `question`, [`secret`] | messages of a connection before its first operation, and on its control connection | change the protocol |
 //! | [`stall`] | reports of waits that last too long | report another kind of wait |
 //! | [`files`], [`Stopper`], [`Parker`] | safe opening of files; stopping a memory node; putting a thread to sleep | |
+//! | [`program`] | names of functions, for other processes of the same program | |
 //! | [`error`] | errors of fabrics | add an error |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -64,6 +65,7 @@ mod lanes;
 pub mod memory_node;
 mod park;
 mod prefetch;
+pub mod program;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 mod question;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]

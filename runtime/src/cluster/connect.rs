@@ -10,6 +10,7 @@ use farfield_sim::{self as sim, ThreadOutcome};
 
 use super::keeper::{self, StartupCollection};
 use super::simulated::{Simulated, look_for_leaks, run_beside_keeper};
+use crate::delegation::attend;
 use crate::epoch::Collector;
 use crate::error::{self, Error, Result};
 use crate::io::{Identities, Metrics, block_on};
@@ -311,7 +312,7 @@ pub(crate) async fn live<R>(
         ct.leave_members().await;
         return Err(error);
     }
-    let output = run_beside_keeper(ct, body(ct)).await;
+    let output = run_beside_keeper(ct, attend(ct, body(ct))).await;
     // This precedes the process's departure: its next run counts departures from 0.
     ct.depart();
     ct.drain_limbo().await;

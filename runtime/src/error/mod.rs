@@ -232,6 +232,39 @@ farfield_words::errors! {
         /// True if a compute thread had begun the work.
         has_begun: bool,
     }
+    /// A trustee that has ended, or has died, with its values.
+    #[error(
+        "the trustee, thread {trustee}, has gone: `{function}` {}",
+        if *may_have_run { "may have been called" } else { "was not called" }
+    )]
+    TrusteeGone {
+        /// The trustee.
+        trustee: ThreadId,
+        /// The function that was requested.
+        function: Box<str>,
+        /// False if the function was certainly not called.
+        may_have_run: bool,
+    }
+    /// A delegated function that panicked. Its trustee continues, with the value as the function left it.
+    #[error("`{function}` panicked at its trustee, thread {trustee}: {message}")]
+    DelegatedPanicked {
+        /// The function.
+        function: Box<str>,
+        /// The trustee.
+        trustee: ThreadId,
+        /// The first line of the panic's message.
+        message: Box<str>,
+    }
+    /// A request that a trustee has refused, or whose result did not arrive.
+    #[error("`{function}` at the trustee, thread {trustee}: {reason}")]
+    DelegationRefused {
+        /// The function.
+        function: Box<str>,
+        /// The trustee.
+        trustee: ThreadId,
+        /// The cause.
+        reason: &'static str,
+    }
     /// A call whose work panicked. The compute thread continues.
     #[error("the work of the call panicked: {message}")]
     CallPanicked {

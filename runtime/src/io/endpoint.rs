@@ -50,6 +50,16 @@ impl Endpoint {
         }
     }
 
+    /// Returns the memory of the host, if far memory is mapped, whether or not operations are delayed.
+    #[inline]
+    pub(crate) fn mapped(&self) -> Option<&Host> {
+        match self {
+            Self::Host(host) => Some(host),
+            Self::Delayed(delayed) => Some(delayed.host()),
+            _ => None,
+        }
+    }
+
     /// Returns the simulator, if this is it. There, waits are timers.
     #[inline]
     pub(crate) fn virtual_time(&self) -> Option<&Sim> {

@@ -19,6 +19,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::hint::spin_loop;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -34,6 +35,9 @@ use farfield_words::ThreadId;
 const LONGEST_LOOK: Duration = Duration::from_micros(4);
 /// The thread polls, and does not sleep, until a timer that is closer than this: the system wakes a sleeping thread up to 60 us late.
 const NEAR: Duration = Duration::from_micros(100);
+
+/// How often a thread looks for the work of others before it gives way to other threads of the system.
+const LOOKS_FOR_OTHERS: u32 = 64;
 
 /// The threads of a process that may be asleep, with their wakers. Simulated threads never sleep.
 #[derive(Default)]
@@ -165,18 +169,25 @@ pub(crate) trait Sleeping: Detaching {
     fn wait_for_wake(&self) {
         let idle = self.idle_state();
         idle.fire_timers(|| self.time());
+        let attends = self.attends();
+        if attends && self.looks_for_others() {
+            return;
+        }
         if idle.parker.was_woken() {
             return self.io().endpoint.idle();
         }
         let mut began = self.time();
         loop {
             self.io().endpoint.idle();
+            if attends && self.looks_for_others() {
+                return;
+            }
             idle.fire_timers(|| self.time());
             if idle.parker.was_woken() {
                 return;
             }
             let now = self.time();
-            if self.is_underway() {
+            if self.is_underway() || attends {
                 began = now;
                 continue;
             }
@@ -193,6 +204,14 @@ pub(crate) trait Sleeping: Detaching {
             self.serves_requests();
             return idle.fire_timers(|| self.time());
         }
+    }
+
+    /// Looks for requests and answers of other threads, for less than the time of a system call. Returns whether there were any.
+    fn looks_for_others(&self) -> bool {
+        (0..LOOKS_FOR_OTHERS).any(|_| {
+            spin_loop();
+            self.serves_others()
+        })
     }
 
     /// Polls the thread's detached chains and background operations. Returns `true` if some are in flight.

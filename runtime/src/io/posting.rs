@@ -71,6 +71,12 @@ pub(crate) trait Thread: Sized + 'static {
     /// The thread yields or is about to pin a guard: it serves requests of other threads and processes.
     fn serves_requests(&self);
 
+    /// Returns whether other threads may have work for this one, or answers, which only polling finds.
+    fn attends(&self) -> bool;
+
+    /// Serves requests of other threads for work. Returns whether there were any.
+    fn serves_others(&self) -> bool;
+
     /// Polls the thread's background operations.
     fn drives_background(&self);
 
@@ -164,6 +170,13 @@ impl<T: Thread> Io<T> {
             idle: OnceCell::new(),
             sleepers,
         }
+    }
+}
+
+impl<T: Thread> Io<T> {
+    /// Returns the number of detached chains in flight.
+    pub(crate) fn detached_chains(&self) -> usize {
+        self.detached.borrow().len()
     }
 }
 

@@ -62,6 +62,12 @@ impl Thread for Bare {
     fn serves_requests(&self) {
         self.served.set(self.served.get() + 1);
     }
+    fn attends(&self) -> bool {
+        false
+    }
+    fn serves_others(&self) -> bool {
+        false
+    }
     fn drives_background(&self) {}
     fn protects(&self) -> Pin {
         self.io.epoch.pin_oldest()

@@ -3,7 +3,8 @@
 //! The functions that allocate, retire and free blocks work on a [`Worker`]. It does not know clusters, runs and members; its constructor
 //! receives the values and the [hooks](RunHooks) that it needs of those.
 
-use std::cell::{Cell, RefCell};
+use std::any::Any;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -70,6 +71,20 @@ pub(crate) trait RunHooks {
     fn describes(&self, purpose: Purpose<'_>) -> DescribeWait;
 }
 
+/// Work that a thread does for others, between the polls of its tasks: delegation.
+pub(crate) trait Service {
+    /// Does what there is to do. Returns whether there was anything.
+    fn round(&self, worker: &Worker) -> bool;
+
+    /// Returns whether others may have work for the thread, or answers, so that it must not sleep.
+    fn attends(&self) -> bool;
+
+    /// The thread ends.
+    fn ends(&self, worker: &Worker);
+
+    fn as_any(&self) -> &dyn Any;
+}
+
 /// A compute thread without its run.
 pub struct Worker {
     pub(crate) io: Io<Self>,
@@ -101,6 +116,8 @@ pub struct Worker {
     /// Its number among the threads of the run that are in this process.
     pub(crate) index_here: usize,
     run_hooks: Box<dyn RunHooks>,
+    /// What it does for others.
+    pub(crate) service: OnceCell<Rc<dyn Service>>,
 }
 
 /// The parts of a worker, besides its I/O.
@@ -150,6 +167,7 @@ impl Worker {
             is_shared,
             index_here,
             run_hooks,
+            service: OnceCell::new(),
         }
     }
 
@@ -256,6 +274,17 @@ impl Thread for Worker {
     #[inline]
     fn serves_requests(&self) {
         self.check_requests();
+        if let Some(service) = self.service.get() {
+            service.round(self);
+        }
+    }
+
+    fn attends(&self) -> bool {
+        self.service.get().is_some_and(|service| service.attends())
+    }
+
+    fn serves_others(&self) -> bool {
+        self.service.get().is_some_and(|service| service.round(self))
     }
 
     fn drives_background(&self) {

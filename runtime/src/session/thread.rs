@@ -226,6 +226,9 @@ impl fmt::Debug for ComputeThread {
 impl Drop for ComputeThread {
     /// Leaves the run: no thread waits for this one any more, and the process's other threads adopt its limbo list.
     fn drop(&mut self) {
+        if let Some(service) = self.worker.service.get() {
+            service.ends(&self.worker);
+        }
         self.abandon_step();
         self.give_up_compensations();
         self.forget_detached();

@@ -9,6 +9,7 @@
 //! | [`Block`] | the memory of an object: an address and a size | change what identifies an object's memory |
 //! | [`geometry`] | nodes, segments and their sizes, checked on construction | change the bounds of a cluster's memory |
 //! | [`Pod`], [`Word`], [`Field`] | the types that far memory can hold, and their encodings | add a plain type |
+//! | [`Message`] | values that are sent to other threads, and the encodings of those that are no words | send another kind of value |
 //! | [`Remote`], [`FieldInfo`], [`Shape`] | the layout that `#[remote]` generates for a struct | change what a layout guarantees |
 //! | [`fingerprint`] | a 64-bit hash of a layout | change which layouts count as equal |
 //! | [`describe`], [`layouts`] | writing and reading layouts as text, for programs without the type | add a kind of field |
@@ -46,6 +47,7 @@ mod field;
 pub mod fingerprint;
 pub mod geometry;
 pub mod layouts;
+mod message;
 mod pod;
 mod printable;
 mod remote;
@@ -62,6 +64,7 @@ pub use describe::{Describe, Describer};
 pub use error::{Error, PointerFault, Result};
 pub use field::{DefaultInit, Field, FrozenField, Initial, invalid_value};
 pub use geometry::Geometry;
+pub use message::{Message, Reader, Writer};
 pub use pod::Pod;
 pub use remote::{FieldInfo, Remote, Shape, fingerprint_of, frozen_span};
 pub use thread_id::ThreadId;

@@ -28,6 +28,14 @@ impl ThreadId {
         Self(number)
     }
 
+    /// Returns the identity with this number; `None` for 0.
+    pub const fn of_word(word: u64) -> Option<Self> {
+        match NonZeroU64::new(word) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
     /// Returns its number.
     pub const fn number(self) -> NonZeroU64 {
         self.0

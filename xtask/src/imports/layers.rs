@@ -35,6 +35,7 @@ pub(super) const ROOMS: &[(&str, &[&str])] = &[
             "directory",
             "admin",
             "sweep",
+            "delegation",
             "cluster",
             "client",
             "src",

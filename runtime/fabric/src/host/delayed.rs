@@ -48,6 +48,11 @@ impl Delayed {
         }
     }
 
+    /// Returns the memory, without the delay.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
     fn take(&self, flight: InFlight) -> RawChain {
         if let Some(waits) = &self.stalls {
             waits.leave(flight.wait);

@@ -1,0 +1,344 @@
+//! The work of a thread's delegation that waits: for far memory, for time, and for others at the thread's end.
+
+use std::any::Any;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::caller::{Caller, State};
+use super::desk::{BELLS, Desk, DeskPlaces, tell};
+use super::slots::{ALL_WORDS, CLIENTS_WORDS, Here, MAPPED_WORDS, Notice, Slots, head};
+use super::state::{Delegation, Job};
+use crate::cell::{Atomic, Blob, Link, Owned};
+use crate::error::Result;
+use crate::io::operations::*;
+use crate::pointer::RemotePtr;
+use crate::session::ComputeThread;
+use farfield_fabric::program;
+use farfield_macros::remote;
+use farfield_words::{Address, ThreadId, WORD_BYTES};
+
+/// The root of all desks.
+const ROOT: &str = "farfield desks";
+/// The time between two looks whether other threads live. In the simulator, in round trips.
+const WATCH: Duration = Duration::from_millis(20);
+const WATCH_RTTS: u32 = 100;
+/// How often a thread's main future is polled again because there was work, before timers and other threads get their turn.
+const MOST_AT_ONCE: u32 = 64;
+
+/// All desks of a cluster. They are used again, and never freed.
+#[remote(crate = crate)]
+struct Desks {
+    first: Link<DeskObject>,
+}
+
+/// A desk: see [`super::desk`].
+#[remote(crate = crate, align = 64)]
+struct DeskObject {
+    next: RemotePtr<DeskObject>,
+    owner: Atomic<u64>,
+    hellos: Atomic<u64>,
+    rung: Atomic<u64>,
+    bells: [Atomic<u64>; BELLS],
+}
+
+/// The words of a pair where answers lie in the slots of their requests.
+#[remote(crate = crate, align = 64)]
+struct MappedPair {
+    words: [Atomic<u64>; MAPPED_WORDS],
+}
+
+/// The words of a pair.
+#[remote(crate = crate, align = 64)]
+struct Pair {
+    words: [Atomic<u64>; ALL_WORDS],
+}
+
+/// Runs a thread's body, and beside it the thread's delegation, if it has one.
+pub(crate) async fn attend<R>(ct: &ComputeThread, body: impl Future<Output = R>) -> R {
+    let mut jobs: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> = Vec::new();
+    let mut main = pin!(async {
+        let output = body.await;
+        if let Some(delegation) = existing(ct) {
+            finish(ct, &delegation).await;
+        }
+        output
+    });
+    let is_simulated = ct.io.endpoint.virtual_time().is_some();
+    poll_fn(|context| {
+        let mut rounds = 0;
+        loop {
+            if let Poll::Ready(output) = main.as_mut().poll(context) {
+                return Poll::Ready(output);
+            }
+            let Some(delegation) = existing(ct) else { return Poll::Pending };
+            let mut has_worked = delegation.go_round(ct.worker());
+            for job in delegation.take_jobs() {
+                jobs.push(Box::pin(do_job(ct, Rc::clone(&delegation), job)));
+            }
+            let before = jobs.len();
+            jobs.retain_mut(|job| job.as_mut().poll(context).is_pending());
+            has_worked |= jobs.len() < before;
+            if !has_worked {
+                return Poll::Pending;
+            }
+            rounds += 1;
+            if rounds == MOST_AT_ONCE && !is_simulated {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+    })
+    .await
+}
+
+fn existing(ct: &ComputeThread) -> Option<Rc<Delegation>> {
+    Delegation::of_service(ct.worker().service.get()?)
+}
+
+async fn do_job(ct: &ComputeThread, delegation: Rc<Delegation>, job: Job) {
+    let Some(here) = Here::of(ct.worker()) else { return };
+    match job {
+        Job::Open(caller) => {
+            if say_hello(ct, here, &caller).await.is_err() {
+                caller.trustee_died(&delegation);
+            }
+        }
+        Job::Fetch(pair) => {
+            let Some(desk) = delegation.desk() else { return };
+            let mut fetched = Vec::new();
+            for (at, words) in desk.to_fetch(pair) {
+                let fits = words <= (Blob::MAX_BYTES / WORD_BYTES) as u64;
+                fetched.push(if fits {
+                    ct.read_words(at, words as usize, |words| Ok(words.to_vec())).await.ok()
+                } else {
+                    None
+                });
+            }
+            desk.fetched(&delegation, ct.worker(), here, pair, fetched);
+        }
+        Job::Store(pair) => {
+            let Some(desk) = delegation.desk() else { return };
+            let Some((near, large)) = desk.large_results(pair) else { return };
+            for (at, words) in large {
+                let stored = store(ct, near, &words).await.ok();
+                desk.stored(pair, at, stored.map(|blob| (blob, words.len())));
+            }
+        }
+        Job::Read { at, words, then } => {
+            let read = ct.read_words(at, words, |words| Ok(words.to_vec())).await;
+            then(&delegation, read.ok());
+        }
+        Job::Watch => watch(ct, here, &delegation).await,
+    }
+}
+
+/// Writes words to far memory.
+async fn store(ct: &ComputeThread, near: Address, words: &[u64]) -> Result<Owned<Blob>> {
+    let near = RemotePtr::<Blob>::from_address(near);
+    let mut blob = Blob::zeroed_in(ct.near(near), words.len() * WORD_BYTES).await?;
+    Blob::bytes_mut(&mut blob).copy_from_slice(bytemuck::cast_slice(words));
+    let (at, words) = blob.written();
+    ct.write_words(at, words).await?;
+    Ok(blob)
+}
+
+/// Looks from time to time whether the threads live that this one deals with.
+async fn watch(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>) {
+    let pause = ct.cluster().simulation().map_or(WATCH, |simulation| simulation.rtt() * WATCH_RTTS);
+    loop {
+        ct.sleep_for(pause).await;
+        if let Some(desk) = delegation.desk() {
+            for thread in desk.others() {
+                if matches!(ct.is_live(thread).await, Ok(false)) {
+                    // What it has sent before its end is executed.
+                    delegation.go_round(ct.worker());
+                    desk.thread_ended(ct.worker(), here, thread);
+                }
+            }
+        }
+        for caller in delegation.callers() {
+            let state = caller.state.get();
+            let is_concerned = caller.is_waiting() || caller.has_failed.get();
+            if state == State::Ended || !is_concerned || caller.is_greeting.get() {
+                continue;
+            }
+            if !matches!(ct.is_live(caller.trustee).await, Ok(false)) {
+                continue;
+            }
+            // Its last answers may have arrived.
+            caller.take_answers(delegation, here);
+            if state == State::Opening && refuse_hellos(ct, here, caller.desk).await.is_ok() {
+                continue;
+            }
+            caller.trustee_died(delegation);
+        }
+    }
+}
+
+// ---- pairs -----------------------------------------------------------------------------------------------------
+
+/// Allocates a pair's words, and announces them to the trustee.
+async fn say_hello(ct: &ComputeThread, here: Here<'_>, caller: &Rc<Caller>) -> Result<()> {
+    caller.is_greeting.set(true);
+    let said = greet(ct, here, caller).await;
+    caller.is_greeting.set(false);
+    said
+}
+
+async fn greet(ct: &ComputeThread, here: Here<'_>, caller: &Rc<Caller>) -> Result<()> {
+    let desk = RemotePtr::<DeskObject>::from_address(caller.desk.0);
+    let [low, high] = program::build();
+    let words = [0, caller.trustee.number().get(), ct.id().number().get(), low, high];
+    let (block, owned): (Address, Box<dyn Any>) = if here.is_mapped() {
+        let mut pair = MappedPair::new_in(ct.near(desk), MappedPair::init()).await?;
+        for (index, word) in words.into_iter().enumerate() {
+            pair.set(|pair| pair.words().at(index), word);
+        }
+        let (at, words) = pair.written();
+        ct.write_words(at, words).await?;
+        (at, Box::new(pair))
+    } else {
+        let mut pair = Pair::new_in(ct.near(desk), Pair::init()).await?;
+        for (index, word) in words.into_iter().enumerate() {
+            pair.set(|pair| pair.words().at(index), word);
+        }
+        let (at, words) = pair.written();
+        ct.write_words(at, words).await?;
+        (at, Box::new(pair))
+    };
+    let slots = Slots::new(block, here.is_mapped());
+    if let Here::Hosted(sim) = here {
+        sim.host(slots.notice(), CLIENTS_WORDS);
+    }
+    caller.slots.set(Some(slots));
+    *caller.block.borrow_mut() = Some(owned);
+    loop {
+        let first = ct.read_word(caller.desk.hellos()).await?;
+        ct.write_word(slots.head(head::NEXT), first).await?;
+        let mut chain = ct.empty_chain();
+        let exchanged = chain.compare_exchange(caller.desk.hellos(), first, block.bits());
+        let owner = chain.read(caller.desk.owner(), 1);
+        let done = ct.submit(chain).await?;
+        if done.word(exchanged) != first {
+            continue;
+        }
+        let owner = done.words(owner)[0];
+        drop(done);
+        if owner != caller.trustee.number().get() {
+            refuse_hellos(ct, here, caller.desk).await?;
+        }
+        return Ok(());
+    }
+}
+
+/// Takes the pairs that have greeted a desk whose owner does not serve them, and tells their clients that the trustee has gone.
+async fn refuse_hellos(ct: &ComputeThread, here: Here<'_>, desk: DeskPlaces) -> Result<()> {
+    loop {
+        let first = ct.read_word(desk.hellos()).await?;
+        if first == 0 {
+            // Another client, or a new owner, has taken them, and tells this one.
+            return Ok(());
+        }
+        if ct.compare_exchange_word(desk.hellos(), first, 0).await? != first {
+            continue;
+        }
+        let mut at = Address::from_bits(first);
+        while !at.is_null() {
+            let next = ct.read_word(Slots::new(at, here.is_mapped()).head(head::NEXT)).await?;
+            tell(ct.worker(), here, Slots::new(at, here.is_mapped()), Notice::Gone(0));
+            at = Address::from_bits(next);
+        }
+        return Ok(());
+    }
+}
+
+// ---- desks -----------------------------------------------------------------------------------------------------
+
+/// Gives the thread a desk, unless it has one.
+pub(super) async fn take_desk(ct: &ComputeThread, delegation: &Rc<Delegation>) -> Result<()> {
+    if delegation.desk().is_some() {
+        return Ok(());
+    }
+    let here = Here::required(ct.worker())?;
+    let desk = find_desk(ct).await?;
+    if delegation.desk().is_some() {
+        // Another task was faster.
+        return ct.write_word(desk.owner(), 0).await;
+    }
+    if let Here::Hosted(sim) = here {
+        sim.host(desk.0, super::desk::DESK_WORDS);
+    }
+    delegation.set_desk(Desk::new(desk, here));
+    Ok(())
+}
+
+/// Finds a desk without an owner, or makes one. It is the thread's.
+async fn find_desk(ct: &ComputeThread) -> Result<DeskPlaces> {
+    let root =
+        ct.root_or_init(ROOT, async || Desks::new_in(ct, Desks::init()).await?.write(ct).await).await?;
+    let me = ct.id().number().get();
+    let mut first = root.first().load(&ct.pin()).await?.as_ptr();
+    let mut desk = first;
+    while !desk.is_null() {
+        let places = DeskPlaces(desk.address());
+        // A desk in the memory of a dead compute node is not reachable.
+        let Ok(owner) = ct.read_word(places.owner()).await else { break };
+        let is_free = match ThreadId::of_word(owner) {
+            None => true,
+            Some(owner) => !ct.is_live(owner).await?,
+        };
+        if is_free && ct.compare_exchange_word(places.owner(), owner, me).await? == owner {
+            return Ok(places);
+        }
+        desk = RemotePtr::from_address(Address::from_bits(ct.read_word(places.next()).await?));
+    }
+    let mut new = DeskObject::new_in(ct, DeskObject::init(first)).await?;
+    new.set(|desk| desk.owner(), me);
+    let g = &ct.pin();
+    loop {
+        match root.first().compare_exchange(g, first, new).await? {
+            Ok(stored) => return Ok(DeskPlaces(stored.address())),
+            Err(refused) => {
+                first = refused.current.as_ptr();
+                new = refused.new;
+                new.set(|desk| desk.next(), first);
+            }
+        }
+    }
+}
+
+// ---- the end ---------------------------------------------------------------------------------------------------
+
+/// Ends the thread's delegation: its clients are told, its requests answered, and its pairs closed.
+async fn finish(ct: &ComputeThread, delegation: &Rc<Delegation>) {
+    if let (Some(desk), Some(here)) = (delegation.desk(), Here::of(ct.worker())) {
+        desk.close(ct.worker(), here);
+    }
+    let is_quiet = |caller: &Rc<Caller>| match caller.state.get() {
+        State::Ended => true,
+        State::Open => !caller.is_busy(),
+        State::Opening | State::Closing => false,
+    };
+    wait_until(ct, || delegation.has_nothing_to_send() && delegation.callers().iter().all(is_quiet)).await;
+    if let Some(here) = Here::of(ct.worker()) {
+        delegation.callers().iter().for_each(|caller| caller.close(ct.worker(), here));
+    }
+    wait_until(ct, || delegation.callers().iter().all(|caller| caller.is_over())).await;
+    delegation.end(ct.worker());
+}
+
+/// Waits until the thread's rounds have made something true.
+pub(super) async fn wait_until(ct: &ComputeThread, mut is_true: impl FnMut() -> bool) {
+    poll_fn(|context| {
+        if is_true() {
+            return Poll::Ready(());
+        }
+        ct.io().task_stack.makes_step();
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

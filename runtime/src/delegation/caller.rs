@@ -1,0 +1,453 @@
+//! The client's side of a pair: requests that wait, batches in flight, and who awaits their answers.
+//!
+//! Invariants:
+//! 1. Batches are numbered from 1. `answered <= sent <= answered + WINDOW`; batch `n` is written when `answered >= n - WINDOW`.
+//! 2. A request is in the queue, in one batch in flight, or answered; and its waiter is answered once. If the trustee has gone, those in flight may have been
+//!    executed up to the batch that its notice names, and those in the queue were not.
+//! 3. Requests leave the queue in their order, so those of a task to a trustee take effect in order. One that waits until another trustee knows of
+//!    a handle in its arguments keeps back all behind it.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::task::Waker;
+
+use super::desk::DeskPlaces;
+use super::function::Naming;
+use super::slots::{
+    BATCH_WORDS, Header, Here, Kind, MOST_REQUESTS, Notice, RequestHead, SLOT_WORDS, Slots, Status, WINDOW,
+    head, number,
+};
+use super::state::Delegation;
+use crate::io::operations::*;
+use crate::memory::worker::Worker;
+use farfield_fabric::program;
+use farfield_words::{Message as _, ThreadId, Writer};
+
+/// The answer to a request.
+pub(super) enum Outcome {
+    Answer(Status, Vec<u64>),
+    /// The trustee has gone.
+    Gone {
+        may_have_run: bool,
+    },
+}
+
+/// Who is told of an answer.
+pub(super) enum Waiter {
+    /// A future that has not been polled, or the waker of its last poll.
+    Future(Option<Waker>),
+    Answered(Outcome),
+    /// Called with the answer. Not for futures that were dropped: what their result owns must be released, too.
+    Then(Box<dyn FnOnce(&Rc<Delegation>, Outcome)>),
+    /// Free, and the next free one.
+    Free(u32),
+}
+
+/// A count of requests to third trustees that must be answered first.
+pub(super) type Blocked = Rc<Cell<usize>>;
+
+/// A request in the queue.
+struct Queued {
+    words: usize,
+    waiter: u32,
+    blocked: Option<Blocked>,
+}
+
+/// The state of a pair, seen by its client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// The trustee does not know of it yet.
+    Opening,
+    Open,
+    /// The client has sent the last batch.
+    Closing,
+    /// The trustee has gone, or has acknowledged the last batch: it does not access the pair's words any more.
+    Ended,
+}
+
+/// The client's side of a pair.
+pub(super) struct Caller {
+    pub(super) trustee: ThreadId,
+    pub(super) desk: DeskPlaces,
+    pub(super) state: Cell<State>,
+    pub(super) slots: Cell<Option<Slots>>,
+    /// What the pair's words belong to, until it has ended.
+    pub(super) block: RefCell<Option<Box<dyn Any>>>,
+    /// The group of the trustee's bells.
+    pub(super) bell: Cell<usize>,
+    sent: Cell<u32>,
+    answered: Cell<u32>,
+    words: RefCell<VecDeque<u64>>,
+    queue: RefCell<VecDeque<Queued>>,
+    in_flight: RefCell<[Vec<u32>; WINDOW as usize]>,
+    waiters: RefCell<Vec<Waiter>>,
+    free_waiter: Cell<u32>,
+    /// The numbers of the functions that the pair has named.
+    functions: RefCell<HashMap<(u64, u64), u16>>,
+    /// True while the pair is announced to the trustee.
+    pub(super) is_greeting: Cell<bool>,
+    /// The chains in flight that write the pair's words.
+    chains: Cell<u32>,
+    /// A chain to the trustee has failed: it may be dead.
+    pub(super) has_failed: Cell<bool>,
+}
+
+const NO_WAITER: u32 = u32::MAX;
+
+impl Caller {
+    pub(super) fn new(trustee: ThreadId, desk: DeskPlaces) -> Self {
+        Self {
+            trustee,
+            desk,
+            state: Cell::new(State::Opening),
+            slots: Cell::new(None),
+            block: RefCell::default(),
+            bell: Cell::new(0),
+            sent: Cell::new(0),
+            answered: Cell::new(0),
+            words: RefCell::default(),
+            queue: RefCell::default(),
+            in_flight: RefCell::default(),
+            waiters: RefCell::default(),
+            free_waiter: Cell::new(NO_WAITER),
+            functions: RefCell::default(),
+            is_greeting: Cell::default(),
+            chains: Cell::default(),
+            has_failed: Cell::default(),
+        }
+    }
+
+    /// Returns whether a request is in the queue or in flight.
+    #[inline]
+    pub(super) fn is_busy(&self) -> bool {
+        self.sent.get() != self.answered.get() || !self.queue.borrow().is_empty()
+    }
+
+    /// Returns whether batches are in flight.
+    #[inline]
+    pub(super) fn is_waiting(&self) -> bool {
+        self.sent.get() != self.answered.get()
+            || (self.state.get() == State::Opening && !self.is_greeting.get())
+    }
+
+    // ---- waiters -----------------------------------------------------------------------------------------------
+
+    fn add_waiter(&self, waiter: Waiter) -> u32 {
+        let mut waiters = self.waiters.borrow_mut();
+        let free = self.free_waiter.get();
+        if free == NO_WAITER {
+            waiters.push(waiter);
+            return waiters.len() as u32 - 1;
+        }
+        if let Waiter::Free(next) = std::mem::replace(&mut waiters[free as usize], waiter) {
+            self.free_waiter.set(next);
+        }
+        free
+    }
+
+    fn take_waiter(&self, number: u32) -> Waiter {
+        let free = Waiter::Free(self.free_waiter.replace(number));
+        std::mem::replace(&mut self.waiters.borrow_mut()[number as usize], free)
+    }
+
+    /// Takes the answer of a future. Keeps its waker if there is none.
+    pub(super) fn poll_waiter(&self, number: u32, waker: Option<&Waker>) -> Option<Outcome> {
+        {
+            let waiter = &mut self.waiters.borrow_mut()[number as usize];
+            if let Waiter::Future(kept) = waiter {
+                if let Some(waker) = waker {
+                    match kept {
+                        Some(kept) => kept.clone_from(waker),
+                        None => *kept = Some(waker.clone()),
+                    }
+                }
+                return None;
+            }
+        }
+        match self.take_waiter(number) {
+            Waiter::Answered(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// A future is dropped: `then` receives its answer.
+    pub(super) fn abandon_waiter(
+        &self,
+        number: u32,
+        delegation: &Rc<Delegation>,
+        then: Box<dyn FnOnce(&Rc<Delegation>, Outcome)>,
+    ) {
+        let is_answered = matches!(self.waiters.borrow()[number as usize], Waiter::Answered(_));
+        if is_answered {
+            if let Waiter::Answered(outcome) = self.take_waiter(number) {
+                then(delegation, outcome);
+            }
+        } else {
+            self.waiters.borrow_mut()[number as usize] = Waiter::Then(then);
+        }
+    }
+
+    /// Tells a waiter of its answer.
+    fn tell(&self, delegation: &Rc<Delegation>, number: u32, outcome: Outcome) {
+        let mut waiters = self.waiters.borrow_mut();
+        let waiter = &mut waiters[number as usize];
+        match waiter {
+            Waiter::Future(waker) => {
+                let waker = waker.take();
+                *waiter = Waiter::Answered(outcome);
+                drop(waiters);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+            Waiter::Then(_) => {
+                drop(waiters);
+                if let Waiter::Then(then) = self.take_waiter(number) {
+                    then(delegation, outcome);
+                }
+            }
+            Waiter::Answered(_) | Waiter::Free(_) => {}
+        }
+    }
+
+    // ---- requests ----------------------------------------------------------------------------------------------
+
+    /// Adds a request to the queue. Returns the number of its waiter. If the trustee has gone, it is answered at once.
+    pub(super) fn enqueue(
+        &self,
+        delegation: &Rc<Delegation>,
+        head: RequestHead,
+        args: &[u64],
+        blocked: Option<Blocked>,
+        waiter: Waiter,
+    ) -> u32 {
+        let waiter = self.add_waiter(waiter);
+        if matches!(self.state.get(), State::Closing | State::Ended) {
+            self.tell(delegation, waiter, Outcome::Gone { may_have_run: false });
+            return waiter;
+        }
+        let mut words = self.words.borrow_mut();
+        words.push_back(head.to_word());
+        words.extend(args);
+        self.queue.borrow_mut().push_back(Queued { words: 1 + args.len(), waiter, blocked });
+        waiter
+    }
+
+    /// Returns the number of a function in this pair, which the trustee is told of if it is new.
+    pub(super) fn function(&self, delegation: &Rc<Delegation>, naming: &Naming) -> Option<u16> {
+        let key = naming.key();
+        if let Some(function) = self.functions.borrow().get(&key) {
+            return Some(*function);
+        }
+        let function = u16::try_from(self.functions.borrow().len()).ok()?.checked_add(number::FIRST)?;
+        let mut args = vec![u64::from(function)];
+        match naming {
+            Naming::Position { name, .. } => {
+                let name = (*name)?;
+                args.extend([0, name.signature, name.function, name.tag]);
+            }
+            Naming::Method(method) => args.extend([1, method.fingerprint, 0, 0]),
+        }
+        args.extend(program::build());
+        let mut described = String::from(naming.describe());
+        // As much as a request may have.
+        while described.len() > 160 {
+            described.pop();
+        }
+        described.write(&mut Writer::new(&mut args, &()));
+        let head = RequestHead { function: number::BIND, object: 0, words: args.len() as u8, is_far: false };
+        self.enqueue(delegation, head, &args, None, Waiter::Then(Box::new(|_, _| ())));
+        self.functions.borrow_mut().insert(key, function);
+        Some(function)
+    }
+
+    /// Sends batches as long as requests wait and the window is open. Returns whether it sent one.
+    pub(super) fn flush(self: &Rc<Self>, worker: &Worker, here: Here<'_>) -> bool {
+        let mut has_sent = false;
+        while self.state.get() == State::Open && self.sent.get() - self.answered.get() < WINDOW {
+            let mut words = [0; BATCH_WORDS];
+            let Some((count, used)) = self.fill(&mut words) else { break };
+            self.send(worker, here, Kind::Requests, &words[..used], count);
+            has_sent = true;
+        }
+        has_sent
+    }
+
+    /// Takes the requests of the next batch out of the queue. Returns their number, and that of their words.
+    fn fill(&self, batch: &mut [u64; BATCH_WORDS]) -> Option<(usize, usize)> {
+        let (mut queue, mut words) = (self.queue.borrow_mut(), self.words.borrow_mut());
+        let mut in_flight = self.in_flight.borrow_mut();
+        let waiters = &mut in_flight[(self.sent.get().wrapping_add(1) % WINDOW) as usize];
+        let (mut count, mut used) = (0, 0);
+        while let Some(first) = queue.front() {
+            let is_blocked = first.blocked.as_ref().is_some_and(|blocked| blocked.get() > 0);
+            if is_blocked || count == MOST_REQUESTS || used + first.words > BATCH_WORDS {
+                break;
+            }
+            for (to, from) in batch[used..].iter_mut().zip(words.drain(..first.words)) {
+                *to = from;
+            }
+            used += first.words;
+            count += 1;
+            waiters.push(first.waiter);
+            queue.pop_front();
+        }
+        (count > 0).then_some((count, used))
+    }
+
+    /// Writes a batch, and rings if the trustee does not look.
+    fn send(self: &Rc<Self>, worker: &Worker, here: Here<'_>, kind: Kind, words: &[u64], count: usize) {
+        let Some(slots) = self.slots.get() else { return };
+        let batch = self.sent.get().wrapping_add(1);
+        self.sent.set(batch);
+        let header = Header { batch, count: count as u8, words: words.len() as u8, kind };
+        let slot = slots.request(batch);
+        match here {
+            Here::Mapped(host) => {
+                here.write_batch(slot, words, header);
+                here.fence();
+                if here.load(slots.head(head::ASLEEP)) != 0 {
+                    let _ = host.fetch_add(self.desk.bell(self.bell.get()), 1);
+                    let _ = host.fetch_add(self.desk.rung(), 1);
+                }
+            }
+            Here::Hosted(_) => {
+                let mut chain = worker.empty_chain();
+                // The words first: a header is a later WRITE of the same chain.
+                if !words.is_empty() {
+                    chain.write(slot.add(8), words);
+                }
+                chain.write(slot, &[header.to_word()]);
+                self.chains.set(self.chains.get() + 1);
+                let caller = Rc::clone(self);
+                worker.submit_detached(chain, move |_, done| {
+                    if done.is_none() {
+                        caller.has_failed.set(true);
+                    }
+                    caller.chains.set(caller.chains.get() - 1);
+                    caller.free_if_unused();
+                });
+                let mut chain = worker.empty_chain();
+                chain.fetch_add(self.desk.bell(self.bell.get()), 1);
+                chain.fetch_add(self.desk.rung(), 1);
+                worker.submit_detached(chain, |_, _| ());
+            }
+        }
+    }
+
+    /// Tells the trustee that no request will follow.
+    pub(super) fn close(self: &Rc<Self>, worker: &Worker, here: Here<'_>) {
+        if self.state.get() == State::Open && !self.is_busy() {
+            self.send(worker, here, Kind::Close, &[], 0);
+            self.state.set(State::Closing);
+        }
+    }
+
+    // ---- answers -----------------------------------------------------------------------------------------------
+
+    /// Takes the answers that have arrived, and passes them on. Returns whether there were any.
+    pub(super) fn take_answers(&self, delegation: &Rc<Delegation>, here: Here<'_>) -> bool {
+        let Some(slots) = self.slots.get() else { return false };
+        let mut has_taken = false;
+        while self.answered.get() != self.sent.get() {
+            let batch = self.answered.get().wrapping_add(1);
+            let slot = slots.answer(batch);
+            let header = Header::of(here.load(slot), batch).filter(|header| header.kind == Kind::Answers);
+            let Some(header) = header else { break };
+            let mut words = [0; SLOT_WORDS];
+            let words = &mut words[..usize::from(header.words)];
+            here.copy(slot.add(8), words);
+            self.answered.set(batch);
+            if self.state.get() == State::Closing {
+                self.end(delegation, batch);
+                return true;
+            }
+            self.distribute(delegation, batch, words);
+            has_taken = true;
+        }
+        if has_taken {
+            return true;
+        }
+        self.look_at_notice(delegation, here, slots)
+    }
+
+    /// Passes the answers of a batch to their waiters.
+    fn distribute(&self, delegation: &Rc<Delegation>, batch: u32, mut words: &[u64]) {
+        let place = (batch % WINDOW) as usize;
+        let mut waiters = std::mem::take(&mut self.in_flight.borrow_mut()[place]);
+        for waiter in waiters.drain(..) {
+            let answer = words.split_first().and_then(|(first, rest)| {
+                let (status, count) = Status::of(*first)?;
+                let (answer, rest) = rest.split_at_checked(count)?;
+                words = rest;
+                Some(Outcome::Answer(status, answer.to_vec()))
+            });
+            // Words that are no answer were overwritten: the request may have been executed.
+            self.tell(delegation, waiter, answer.unwrap_or(Outcome::Gone { may_have_run: true }));
+        }
+        // For its memory. A callback may have sent batches, but not one of this place.
+        let mut in_flight = self.in_flight.borrow_mut();
+        if in_flight[place].capacity() == 0 {
+            in_flight[place] = waiters;
+        }
+    }
+
+    fn look_at_notice(&self, delegation: &Rc<Delegation>, here: Here<'_>, slots: Slots) -> bool {
+        match Notice::of(here.load(slots.notice())) {
+            Notice::Open(pair) if self.state.get() == State::Opening => {
+                self.bell.set(pair as usize);
+                self.state.set(State::Open);
+                true
+            }
+            Notice::Gone(last) if self.state.get() != State::Ended => {
+                self.end(delegation, last);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The trustee has ended, and has executed batches up to `last` at most.
+    pub(super) fn end(&self, delegation: &Rc<Delegation>, last: u32) {
+        self.state.set(State::Ended);
+        while self.answered.get() != self.sent.get() {
+            let batch = self.answered.get().wrapping_add(1);
+            self.answered.set(batch);
+            let waiters = std::mem::take(&mut self.in_flight.borrow_mut()[(batch % WINDOW) as usize]);
+            // Numbers that wrap around are at most `WINDOW` apart.
+            let may_have_run = last.wrapping_sub(batch) <= WINDOW;
+            for waiter in waiters {
+                self.tell(delegation, waiter, Outcome::Gone { may_have_run });
+            }
+        }
+        self.words.borrow_mut().clear();
+        loop {
+            let Some(first) = self.queue.borrow_mut().pop_front() else { break };
+            self.tell(delegation, first.waiter, Outcome::Gone { may_have_run: false });
+        }
+        self.slots.set(None);
+        self.free_if_unused();
+    }
+
+    /// Frees the pair's words once nobody writes them any more.
+    fn free_if_unused(&self) {
+        if self.state.get() == State::Ended && self.chains.get() == 0 {
+            let block = self.block.borrow_mut().take();
+            drop(block);
+        }
+    }
+
+    /// Returns whether the pair has ended, and its words are free.
+    pub(super) fn is_over(&self) -> bool {
+        self.state.get() == State::Ended && self.chains.get() == 0
+    }
+
+    /// The trustee is dead. What is in flight may have been executed.
+    pub(super) fn trustee_died(&self, delegation: &Rc<Delegation>) {
+        if self.state.get() != State::Ended {
+            self.end(delegation, self.sent.get());
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! Request slots: the words through which a client and a trustee exchange batches.
+//!
+//! ```text
+//!  pair: 8 lines of 64 bytes less than 4 KiB, allocated by the client near the trustee's desk
+//!
+//!  in the trustee's memory   head: next, trustee, client, build (2), asleep
+//!                            4 request slots: header, up to 55 words
+//!  in the client's memory    notice
+//!                            4 answer slots: header, up to 55 words
+//! ```
+//!
+//! Where all processes map one memory there are no answer slots: a batch is answered in its own slot, so up to three small requests and their answers share a
+//! line.
+//!
+//! A header is one word, and is written last: the number of the batch, of its requests and of its words. A batch has the slot of its number modulo
+//! 4. A client writes batch `n` only when it has the answers to batch `n - 4`; so no slot is overwritten that the other end has not read, and
+//! neither end clears one. Numbers have 32 bits: an old header is that of the batch 4 before, or of none.
+
+use std::sync::atomic::{Ordering, fence};
+
+use crate::error::{self, Error, Result};
+use crate::memory::worker::Worker;
+use farfield_fabric::host::Host;
+use farfield_sim::Sim;
+use farfield_words::{Address, WORD_BYTES};
+
+/// The batches of a pair that may be unanswered.
+pub(super) const WINDOW: u32 = 4;
+/// The words of a slot: 7 lines.
+pub(super) const SLOT_WORDS: usize = 56;
+/// The words of a batch without its header.
+pub(super) const BATCH_WORDS: usize = SLOT_WORDS - 1;
+/// The words of an answer that lies in far memory, with its head.
+pub(super) const FAR_WORDS: usize = 3;
+/// The most requests of a batch: there is room for the answer of each.
+pub(super) const MOST_REQUESTS: usize = BATCH_WORDS / FAR_WORDS;
+/// The most words of a request, or of a result, that travels in a slot.
+pub(super) const MOST_INLINE: usize = 40;
+
+/// The numbers of the trustee's own functions, and the first one of a program's.
+pub(super) mod number {
+    /// Names a function: its number, 0, the position of its signature, its own, and its tag; or 1, the fingerprint of a method, and two words; then
+    /// the build, and a description.
+    pub(in super::super) const BIND: u16 = 0;
+    /// The client has no handle of the value any more: the two words of its edge.
+    pub(in super::super) const DROP: u16 = 1;
+    /// An edge passes from one thread to another: both, or 0, and the edge.
+    pub(in super::super) const GIVE: u16 = 2;
+    /// The client makes a handle of one that is stored in far memory: its edge.
+    pub(in super::super) const JOIN: u16 = 3;
+    /// The client has read a result in far memory: its address.
+    pub(in super::super) const RELEASE: u16 = 4;
+    pub(in super::super) const FIRST: u16 = 16;
+}
+
+const HEAD_WORDS: usize = 16;
+const NOTICE_WORDS: usize = 8;
+/// The words of a pair in the trustee's memory.
+pub(super) const TRUSTEES_WORDS: usize = HEAD_WORDS + WINDOW as usize * SLOT_WORDS;
+/// The words in the client's memory, where answers have their own slots.
+pub(super) const CLIENTS_WORDS: usize = NOTICE_WORDS + WINDOW as usize * SLOT_WORDS;
+const _: () = assert!((TRUSTEES_WORDS + CLIENTS_WORDS) * WORD_BYTES <= 4096, "a pair has at most 4 KiB");
+
+/// The words of a pair where answers have no slots of their own.
+pub(super) const MAPPED_WORDS: usize = TRUSTEES_WORDS + NOTICE_WORDS;
+/// The words of a pair elsewhere.
+pub(super) const ALL_WORDS: usize = TRUSTEES_WORDS + CLIENTS_WORDS;
+
+/// The words of a pair's head, by their index.
+pub(super) mod head {
+    /// The address of the next pair that greets the same desk.
+    pub(in super::super) const NEXT: usize = 0;
+    pub(in super::super) const TRUSTEE: usize = 1;
+    pub(in super::super) const CLIENT: usize = 2;
+    pub(in super::super) const BUILD: usize = 3;
+    pub(in super::super) const WORDS: usize = 5;
+    /// Not 0 if the trustee does not look at the pair's slots: the client is to ring. In a line of its own.
+    pub(in super::super) const ASLEEP: usize = 8;
+}
+
+/// What a trustee tells the client of a pair, apart from answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Notice {
+    /// It does not know the pair yet.
+    None,
+    /// It knows the pair, by this number.
+    Open(u32),
+    /// It has left. Batches up to this number have been executed; none will be.
+    Gone(u32),
+}
+
+impl Notice {
+    pub(super) fn to_word(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Open(pair) => 1 | u64::from(pair) << 32,
+            Self::Gone(last) => 2 | u64::from(last) << 32,
+        }
+    }
+
+    pub(super) fn of(word: u64) -> Self {
+        match word as u32 {
+            0 => Self::None,
+            1 => Self::Open((word >> 32) as u32),
+            _ => Self::Gone((word >> 32) as u32),
+        }
+    }
+}
+
+/// The header of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Header {
+    pub(super) batch: u32,
+    pub(super) count: u8,
+    pub(super) words: u8,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Requests,
+    Answers,
+    /// The client closes the pair. An empty batch.
+    Close,
+}
+
+impl Header {
+    #[inline]
+    pub(super) fn to_word(self) -> u64 {
+        let kind = match self.kind {
+            Kind::Requests => 1,
+            Kind::Answers => 2,
+            Kind::Close => 3,
+        };
+        u64::from(self.batch) | u64::from(self.count) << 32 | u64::from(self.words) << 40 | kind << 48
+    }
+
+    /// Decodes the header of a batch with this number; `None` if the word is another's.
+    #[inline]
+    pub(super) fn of(word: u64, batch: u32) -> Option<Self> {
+        if word as u32 != batch {
+            return None;
+        }
+        let kind = match word >> 48 {
+            1 => Kind::Requests,
+            2 => Kind::Answers,
+            3 => Kind::Close,
+            _ => return None,
+        };
+        let header = Self { batch, count: (word >> 32) as u8, words: (word >> 40) as u8, kind };
+        let fits = header.count as usize <= MOST_REQUESTS && header.words as usize <= BATCH_WORDS;
+        fits.then_some(header)
+    }
+}
+
+/// The first word of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RequestHead {
+    /// The number that the pair has given to the function.
+    pub(super) function: u16,
+    /// The number of the value at its trustee.
+    pub(super) object: u32,
+    /// The words of the arguments that follow.
+    pub(super) words: u8,
+    /// True if these are the address and the size class of the arguments in far memory.
+    pub(super) is_far: bool,
+}
+
+impl RequestHead {
+    #[inline]
+    pub(super) fn to_word(self) -> u64 {
+        u64::from(self.object)
+            | u64::from(self.function) << 32
+            | u64::from(self.words) << 48
+            | u64::from(self.is_far) << 56
+    }
+
+    #[inline]
+    pub(super) fn of(word: u64) -> Self {
+        Self {
+            object: word as u32,
+            function: (word >> 32) as u16,
+            words: (word >> 48) as u8,
+            is_far: word >> 56 & 1 == 1,
+        }
+    }
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Status {
+    /// Its result follows.
+    Done,
+    /// The address and the size class of its result follow.
+    Far,
+    /// The delegated code panicked; the bytes of the message follow.
+    Panicked,
+    /// The request was refused; the function was not called.
+    Refused(Refusal),
+    /// The result could not be stored: the function was called.
+    NoRoom,
+}
+
+/// Why a trustee has not called a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Refusal {
+    OtherBuild,
+    NoSuchMethod,
+    NoSuchValue,
+    OtherType,
+    Undecodable,
+    InUse,
+}
+
+impl Refusal {
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::OtherBuild => {
+                "the trustee runs another build of the program, whose functions have other positions: use a method of a `#[delegated]` impl"
+            }
+            Self::NoSuchMethod => "the trustee's build has no such method, or one with another signature",
+            Self::NoSuchValue => "the trustee has no such value: the handle's words were overwritten",
+            Self::OtherType => "the value has another type",
+            Self::Undecodable => "the trustee could not decode the arguments",
+            Self::InUse => {
+                "the value is in use by the code that waits for this call: call the method on `self` instead"
+            }
+        }
+    }
+}
+
+impl Status {
+    /// Returns the first word of an answer.
+    #[inline]
+    pub(super) fn to_word(self, words: usize) -> u64 {
+        let status = match self {
+            Self::Done => 0,
+            Self::Far => 1,
+            Self::Panicked => 2,
+            Self::NoRoom => 3,
+            Self::Refused(refusal) => 16 + refusal as u64,
+        };
+        status | (words as u64) << 32
+    }
+
+    /// Decodes the first word of an answer, and the number of words that follow.
+    #[inline]
+    pub(super) fn of(word: u64) -> Option<(Self, usize)> {
+        const REFUSALS: [Refusal; 6] = [
+            Refusal::OtherBuild,
+            Refusal::NoSuchMethod,
+            Refusal::NoSuchValue,
+            Refusal::OtherType,
+            Refusal::Undecodable,
+            Refusal::InUse,
+        ];
+        let status = match word as u32 {
+            0 => Self::Done,
+            1 => Self::Far,
+            2 => Self::Panicked,
+            3 => Self::NoRoom,
+            other => Self::Refused(*REFUSALS.get((other as usize).checked_sub(16)?)?),
+        };
+        Some((status, (word >> 32) as usize))
+    }
+}
+
+/// The addresses of a pair's words.
+#[derive(Clone, Copy)]
+pub(super) struct Slots {
+    block: Address,
+    /// True if batches are answered in their own slots.
+    is_mapped: bool,
+}
+
+fn word(block: Address, index: usize) -> Address {
+    block.add((index * WORD_BYTES) as u64)
+}
+
+impl Slots {
+    pub(super) fn new(block: Address, is_mapped: bool) -> Self {
+        Self { block, is_mapped }
+    }
+
+    pub(super) fn block(self) -> Address {
+        self.block
+    }
+
+    /// Returns a word of the head.
+    pub(super) fn head(self, index: usize) -> Address {
+        word(self.block, index)
+    }
+
+    #[inline]
+    pub(super) fn request(self, batch: u32) -> Address {
+        word(self.block, HEAD_WORDS + (batch % WINDOW) as usize * SLOT_WORDS)
+    }
+
+    #[inline]
+    pub(super) fn answer(self, batch: u32) -> Address {
+        if self.is_mapped {
+            return self.request(batch);
+        }
+        word(self.notice(), NOTICE_WORDS + (batch % WINDOW) as usize * SLOT_WORDS)
+    }
+
+    /// Returns the first word in the client's memory.
+    #[inline]
+    pub(super) fn notice(self) -> Address {
+        word(self.block, TRUSTEES_WORDS)
+    }
+}
+
+/// Access to words in the thread's own memory, without a round trip: all far memory where it is mapped, and what the thread hosts in the simulator.
+#[derive(Clone, Copy)]
+pub(super) enum Here<'a> {
+    Mapped(&'a Host),
+    Hosted(&'a Sim),
+}
+
+impl<'a> Here<'a> {
+    /// Returns the access of a thread. `None` on a network.
+    #[inline]
+    pub(super) fn of(worker: &'a Worker) -> Option<Self> {
+        let endpoint = &worker.io.endpoint;
+        match endpoint.mapped() {
+            Some(host) => Some(Self::Mapped(host)),
+            None => endpoint.virtual_time().map(Self::Hosted),
+        }
+    }
+
+    /// # Errors
+    /// [`Error::InvalidArgument`] on a network.
+    pub(super) fn required(worker: &'a Worker) -> Result<Self> {
+        Self::of(worker).ok_or_else(|| {
+            let reason = "threads delegate on `local:`, `shm:` and `sim:`: elsewhere a trustee has no memory that its clients can write";
+            Error::from(error::InvalidArgument { argument: "entrust", value: "on a network".into(), reason })
+        })
+    }
+
+    #[inline]
+    pub(super) fn is_mapped(self) -> bool {
+        matches!(self, Self::Mapped(_))
+    }
+
+    /// Loads a word; 0 outside of far memory.
+    #[inline]
+    pub(super) fn load(self, at: Address) -> u64 {
+        match self {
+            Self::Mapped(host) => host.read_word(at).unwrap_or(0),
+            Self::Hosted(sim) => sim.load_here(at),
+        }
+    }
+
+    /// Loads words.
+    pub(super) fn copy(self, at: Address, into: &mut [u64]) {
+        match self {
+            Self::Mapped(host) => {
+                if let Ok(words) = host.words(at, into.len()) {
+                    for (to, from) in into.iter_mut().zip(words) {
+                        *to = from.load(Ordering::Acquire);
+                    }
+                }
+            }
+            Self::Hosted(sim) => {
+                for (index, to) in into.iter_mut().enumerate() {
+                    *to = sim.load_here(word(at, index));
+                }
+            }
+        }
+    }
+
+    /// Stores a word.
+    #[inline]
+    pub(super) fn store(self, at: Address, value: u64) {
+        match self {
+            Self::Mapped(host) => drop(host.write(at, &[value])),
+            Self::Hosted(sim) => sim.store_here(at, value),
+        }
+    }
+
+    /// Replaces a word by 0. Returns it.
+    pub(super) fn take(self, at: Address) -> u64 {
+        match self {
+            Self::Mapped(host) => loop {
+                let found = host.read_word(at).unwrap_or(0);
+                if found == 0 || host.compare_exchange(at, found, 0).unwrap_or(found) == found {
+                    return found;
+                }
+            },
+            Self::Hosted(sim) => {
+                let found = sim.load_here(at);
+                if found != 0 {
+                    sim.store_here(at, 0);
+                }
+                found
+            }
+        }
+    }
+
+    /// Writes the words of a batch, and then its header.
+    #[inline]
+    pub(super) fn write_batch(self, slot: Address, words: &[u64], header: Header) {
+        match self {
+            Self::Mapped(host) => {
+                let Ok(to) = host.words(slot, 1 + words.len()) else { return };
+                for (to, from) in to[1..].iter().zip(words) {
+                    to.store(*from, Ordering::Relaxed);
+                }
+                to[0].store(header.to_word(), Ordering::Release);
+            }
+            Self::Hosted(sim) => {
+                for (index, value) in words.iter().enumerate() {
+                    sim.store_here(word(slot, 1 + index), *value);
+                }
+                sim.store_here(slot, header.to_word());
+            }
+        }
+    }
+
+    /// Orders stores before it before loads after it, for those who sleep and those who wake.
+    #[inline]
+    pub(super) fn fence(self) {
+        if self.is_mapped() {
+            fence(Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_decoded_as_they_were_encoded() {
+        for kind in [Kind::Requests, Kind::Answers, Kind::Close] {
+            let header = Header { batch: 9, count: 3, words: 55, kind };
+            assert_eq!(Header::of(header.to_word(), 9), Some(header));
+            assert_eq!(Header::of(header.to_word(), 13), None);
+        }
+        assert_eq!(
+            Header::of(u64::from(u32::MAX) | 0xffff << 32 | 1 << 48, u32::MAX),
+            None,
+            "more than fits"
+        );
+        for is_far in [false, true] {
+            let head = RequestHead { function: 700, object: u32::MAX, words: 55, is_far };
+            assert_eq!(RequestHead::of(head.to_word()), head);
+        }
+        for notice in [Notice::None, Notice::Open(7), Notice::Gone(u32::MAX)] {
+            assert_eq!(Notice::of(notice.to_word()), notice);
+        }
+        let refused = [
+            Refusal::OtherBuild,
+            Refusal::NoSuchMethod,
+            Refusal::NoSuchValue,
+            Refusal::OtherType,
+            Refusal::Undecodable,
+            Refusal::InUse,
+        ];
+        let all = [Status::Done, Status::Far, Status::Panicked, Status::NoRoom].into_iter();
+        for status in all.chain(refused.map(Status::Refused)) {
+            assert_eq!(Status::of(status.to_word(3)), Some((status, 3)));
+        }
+        assert_eq!(Status::of(15), None);
+        assert_eq!(Status::of(99), None);
+    }
+
+    #[test]
+    fn batches_have_slots_of_whole_lines() {
+        let slots = Slots::new(Address::new(0, 4096), false);
+        for batch in 0..8 {
+            assert!(slots.request(batch).offset().is_multiple_of(64), "{batch}");
+            assert!(slots.answer(batch).offset().is_multiple_of(64), "{batch}");
+            assert_eq!(slots.request(batch), slots.request(batch + WINDOW));
+        }
+        assert_eq!(slots.notice().offset() - slots.block().offset(), (TRUSTEES_WORDS * 8) as u64);
+    }
+}

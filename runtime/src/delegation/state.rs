@@ -1,0 +1,333 @@
+//! The state of a thread's delegation: its desk, its pairs, its handles, and the work that waits for far memory.
+
+use std::any::Any;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+use rand::rngs::SmallRng;
+use rand::{Rng as _, SeedableRng as _};
+
+use super::caller::{Blocked, Caller, State, Waiter};
+use super::desk::{Desk, discard};
+use super::slots::{Here, RequestHead, number};
+use super::way::{Give, Hold, Holds, Whereabouts};
+use crate::io::operations::*;
+use crate::memory::worker::{Service, Worker};
+use farfield_words::{Address, ThreadId};
+
+/// Work of the thread that takes round trips, or time.
+pub(super) enum Job {
+    /// Says hello to a trustee.
+    Open(Rc<Caller>),
+    /// Reads the arguments of a pair's batch.
+    Fetch(usize),
+    /// Stores the results of a pair's batch.
+    Store(usize),
+    /// Reads a result.
+    Read { at: Address, words: usize, then: Then },
+    /// Looks whether other threads live.
+    Watch,
+}
+
+/// Receives the words of a result; `None` if they can not be read.
+pub(super) type Then = Box<dyn FnOnce(&Rc<Delegation>, Option<Vec<u64>>)>;
+
+/// A call of a function of this thread's own value, from delegated code.
+type OwnCall = Box<dyn FnOnce(&Rc<Delegation>)>;
+
+/// The delegation of a thread.
+pub(super) struct Delegation {
+    this: Weak<Self>,
+    me: ThreadId,
+    rng: RefCell<SmallRng>,
+    desk: OnceCell<Desk>,
+    callers: RefCell<Vec<Rc<Caller>>>,
+    holds: RefCell<Holds>,
+    /// Edges that the thread has no handles of any more.
+    dropped: RefCell<Vec<(Whereabouts, u128)>>,
+    jobs: RefCell<Vec<Job>>,
+    own_calls: RefCell<VecDeque<OwnCall>>,
+    scratch: Cell<Vec<u64>>,
+    /// True while a round is under way: delegated code may lead to another one.
+    is_serving: Cell<bool>,
+    is_watching: Cell<bool>,
+    /// True once the thread has ended.
+    pub(super) is_closed: Cell<bool>,
+}
+
+impl Delegation {
+    /// Returns the state of a thread, which is made at its first use.
+    pub(super) fn of(worker: &Worker) -> Rc<Self> {
+        let service = worker.service.get_or_init(|| {
+            Rc::new_cyclic(|this| Self {
+                this: Weak::clone(this),
+                me: worker.id(),
+                rng: RefCell::new(SmallRng::seed_from_u64(worker.rng().next_u64())),
+                desk: OnceCell::new(),
+                callers: RefCell::default(),
+                holds: RefCell::default(),
+                dropped: RefCell::default(),
+                jobs: RefCell::default(),
+                own_calls: RefCell::default(),
+                scratch: Cell::default(),
+                is_serving: Cell::default(),
+                is_watching: Cell::default(),
+                is_closed: Cell::default(),
+            })
+        });
+        Self::of_service(service).expect("a thread has no other service")
+    }
+
+    /// Returns the state of a thread, if it has one.
+    pub(super) fn of_service(service: &Rc<dyn Service>) -> Option<Rc<Self>> {
+        service.as_any().downcast_ref::<Self>()?.this.upgrade()
+    }
+
+    pub(super) fn me(&self) -> ThreadId {
+        self.me
+    }
+
+    pub(super) fn desk(&self) -> Option<&Desk> {
+        self.desk.get()
+    }
+
+    pub(super) fn set_desk(&self, desk: Desk) {
+        // Only one task takes a desk: see `entrust`.
+        let _ = self.desk.set(desk);
+        self.watch();
+    }
+
+    pub(super) fn begin(&self, job: Job) {
+        self.jobs.borrow_mut().push(job);
+    }
+
+    pub(super) fn take_jobs(&self) -> Vec<Job> {
+        std::mem::take(&mut *self.jobs.borrow_mut())
+    }
+
+    fn watch(&self) {
+        if !self.is_watching.replace(true) {
+            self.begin(Job::Watch);
+        }
+    }
+
+    pub(super) fn scratch(&self) -> Vec<u64> {
+        self.scratch.take()
+    }
+
+    pub(super) fn keep_scratch(&self, mut words: Vec<u64>) {
+        words.clear();
+        self.scratch.set(words);
+    }
+
+    // ---- pairs -------------------------------------------------------------------------------------------------
+
+    /// Returns the pair with a trustee. It is opened if there is none.
+    pub(super) fn caller(&self, of: &Whereabouts) -> Rc<Caller> {
+        let mut callers = self.callers.borrow_mut();
+        if let Some(caller) = callers.iter().find(|caller| caller.trustee == of.trustee) {
+            return Rc::clone(caller);
+        }
+        let caller = Rc::new(Caller::new(of.trustee, of.desk));
+        callers.push(Rc::clone(&caller));
+        self.begin(Job::Open(Rc::clone(&caller)));
+        self.watch();
+        caller
+    }
+
+    /// Returns the thread's pairs.
+    pub(super) fn callers(&self) -> Vec<Rc<Caller>> {
+        self.callers.borrow().clone()
+    }
+
+    /// Adds a call of a value of this thread's own, for when no delegated code runs.
+    pub(super) fn call_later(&self, call: OwnCall) {
+        self.own_calls.borrow_mut().push_back(call);
+    }
+
+    // ---- handles -----------------------------------------------------------------------------------------------
+
+    pub(super) fn fresh_edge(&self) -> u128 {
+        let mut rng = self.rng.borrow_mut();
+        loop {
+            let edge = u128::from(rng.next_u64()) | u128::from(rng.next_u64()) << 64;
+            if edge != 0 {
+                return edge;
+            }
+        }
+    }
+
+    /// Adds an edge to the thread's handles of a value.
+    pub(super) fn hold(&self, of: Whereabouts, edge: u128) -> Rc<Hold> {
+        let mut holds = self.holds.borrow_mut();
+        if let Some(hold) = holds.get(&(of.trustee, of.object)).and_then(Weak::upgrade) {
+            hold.edge.set(hold.edge.get() ^ edge);
+            return hold;
+        }
+        let delegation = self.this.upgrade().expect("it is in use");
+        let hold = Rc::new(Hold { of, edge: Cell::new(edge), delegation });
+        holds.insert((of.trustee, of.object), Rc::downgrade(&hold));
+        hold
+    }
+
+    /// The thread's last handle of a value was dropped.
+    pub(super) fn dropped(&self, of: Whereabouts, edge: u128) {
+        if !self.is_closed.get() {
+            self.dropped.borrow_mut().push((of, edge));
+        }
+    }
+
+    /// An edge of a value of this thread's own passes from thread to thread.
+    pub(super) fn gives_own(&self, give: Give) {
+        if let Some(desk) = self.desk.get() {
+            let unwanted = desk.objects.borrow_mut().give(give.of.object, give.from, give.to, give.edge);
+            discard(unwanted);
+        }
+    }
+
+    /// Tells another trustee of an edge that passes. `blocked` counts until it is answered.
+    pub(super) fn tell_of(&self, give: Give, blocked: &Blocked) {
+        blocked.set(blocked.get() + 1);
+        let blocked = Rc::clone(blocked);
+        let thread = |thread: Option<ThreadId>| thread.map_or(0, |thread| thread.number().get());
+        let args = [thread(give.from), thread(give.to), give.edge as u64, (give.edge >> 64) as u64];
+        // If the trustee has gone, so has the value.
+        let told = move |_: &Rc<Self>, _| blocked.set(blocked.get() - 1);
+        self.ask(&give.of, number::GIVE, &args, Waiter::Then(Box::new(told)));
+    }
+
+    /// Sends a request to a trustee itself. Returns its pair, and the number of the waiter.
+    pub(super) fn ask(
+        &self,
+        of: &Whereabouts,
+        function: u16,
+        args: &[u64],
+        waiter: Waiter,
+    ) -> (Rc<Caller>, u32) {
+        let caller = self.caller(of);
+        let head = RequestHead { function, object: of.object, words: args.len() as u8, is_far: false };
+        let waiter = self.this.upgrade().map_or(0, |this| caller.enqueue(&this, head, args, None, waiter));
+        (caller, waiter)
+    }
+
+    /// Tells trustees of values of which the thread has no handle any more.
+    fn send_dropped(&self) -> bool {
+        let dropped = std::mem::take(&mut *self.dropped.borrow_mut());
+        for &(of, edge) in &dropped {
+            {
+                let mut holds = self.holds.borrow_mut();
+                if holds.get(&(of.trustee, of.object)).is_some_and(|hold| hold.strong_count() == 0) {
+                    holds.remove(&(of.trustee, of.object));
+                }
+            }
+            if of.trustee != self.me {
+                let args = [edge as u64, (edge >> 64) as u64];
+                self.ask(&of, number::DROP, &args, Waiter::Then(Box::new(|_, _| ())));
+            } else if let Some(desk) = self.desk.get() {
+                let unwanted = desk.objects.borrow_mut().drop_edge(of.object, None, edge);
+                discard(unwanted);
+            }
+        }
+        !dropped.is_empty()
+    }
+
+    // ---- rounds ------------------------------------------------------------------------------------------------
+
+    /// Executes requests of others, passes on answers, and sends what waits. Returns whether there was anything.
+    pub(super) fn go_round(&self, worker: &Worker) -> bool {
+        if self.is_closed.get() || self.is_serving.replace(true) {
+            return false;
+        }
+        let done = self.serve_once(worker);
+        self.is_serving.set(false);
+        done
+    }
+
+    fn serve_once(&self, worker: &Worker) -> bool {
+        let (Some(this), Some(here)) = (self.this.upgrade(), Here::of(worker)) else { return false };
+        let mut has_worked = false;
+        if worker.io.endpoint.is_asynchronous() {
+            // A chain that has completed may have kept a pair's words from being free.
+            let before = worker.io.detached_chains();
+            worker.poll_detached();
+            has_worked = worker.io.detached_chains() < before;
+        }
+        if let Some(desk) = self.desk.get() {
+            has_worked |= desk.serve(&this, worker, here);
+            loop {
+                let call = self.own_calls.borrow_mut().pop_front();
+                let Some(call) = call else { break };
+                call(&this);
+                has_worked = true;
+            }
+        }
+        let mut place = 0;
+        loop {
+            let caller = self.callers.borrow().get(place).cloned();
+            let Some(caller) = caller else { break };
+            if caller.is_waiting() {
+                has_worked |= caller.take_answers(&this, here);
+            }
+            place += 1;
+        }
+        // After the answers, whose callbacks may have dropped handles and added requests.
+        if !self.dropped.borrow().is_empty() {
+            has_worked |= self.send_dropped();
+        }
+        for caller in &*self.callers.borrow() {
+            if caller.state.get() == State::Open && caller.is_busy() {
+                has_worked |= caller.flush(worker, here);
+            }
+        }
+        has_worked || !self.jobs.borrow().is_empty()
+    }
+
+    /// Returns whether a request or an answer may arrive.
+    pub(super) fn may_be_needed(&self) -> bool {
+        !self.is_closed.get()
+            && (self.desk.get().is_some_and(Desk::has_clients)
+                || self.callers.borrow().iter().any(|caller| caller.is_waiting()))
+    }
+
+    /// Returns whether there is nothing that would become a request.
+    pub(super) fn has_nothing_to_send(&self) -> bool {
+        self.dropped.borrow().is_empty() && self.jobs.borrow().is_empty()
+    }
+
+    /// Ends all pairs: the thread ends.
+    pub(super) fn end(&self, worker: &Worker) {
+        self.is_closed.set(true);
+        let Some(this) = self.this.upgrade() else { return };
+        match (self.desk.get(), Here::of(worker)) {
+            (Some(desk), Some(here)) if here.is_mapped() => desk.close(worker, here),
+            // A simulated thread that is dropped without an orderly end is dead.
+            (Some(desk), _) => desk.drop_values(),
+            (None, _) => {}
+        }
+        for caller in self.callers.take() {
+            caller.trustee_died(&this);
+        }
+        self.jobs.take();
+        self.own_calls.take();
+        self.dropped.take();
+    }
+}
+
+impl Service for Delegation {
+    fn round(&self, worker: &Worker) -> bool {
+        self.go_round(worker)
+    }
+
+    fn attends(&self) -> bool {
+        self.may_be_needed()
+    }
+
+    fn ends(&self, worker: &Worker) {
+        self.end(worker);
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

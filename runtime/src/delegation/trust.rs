@@ -1,0 +1,750 @@
+//! `Trust<T>`: a counted handle of a value that one thread has.
+
+use std::any::{Any, type_name};
+use std::cell::Cell;
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll};
+
+use super::attend::{take_desk, wait_until};
+use super::caller::{Blocked, Caller, Outcome, State, Waiter};
+use super::context::{Context, Reaction};
+use super::desk::{discard, words_of};
+use super::function::{Delegated, Method, Naming, by_position, with_context_by_position};
+use super::slots::{Here, MOST_INLINE, RequestHead, Status, number};
+use super::state::{Delegation, Job};
+use super::way::{HANDLE_WORDS, Hold, Way, Whereabouts};
+use crate::cell::{Blob, Owned};
+use crate::error::{self, Error, Result};
+use crate::io::operations::*;
+use crate::pointer::RemotePtr;
+use crate::session::ComputeThread;
+use farfield_fabric::host::first_line;
+use farfield_macros::remote;
+use farfield_words::fingerprint;
+use farfield_words::{Message, Reader, ThreadId, WORD_BYTES, Writer};
+
+/// A handle of a value that belongs to one compute thread, its *trustee*, which executes what others request of it.
+///
+/// Made by [`ComputeThread::entrust`]. A handle can be cloned, sent to the trustee of another value as an argument, returned as a result, and
+/// [stored](Self::store) in far memory. The value is dropped, at its trustee, when the last handle is gone. None of these needs a message but the last,
+/// and a handle that is sent to a third thread.
+///
+/// ```
+/// use farfield::prelude::*;
+///
+/// # fn main() -> farfield::Result<()> {
+/// Cluster::connect("local:")?.run(2, async |ct| {
+///     let root = ct.root_or_init("words", async || ct.entrust(Vec::<String>::new()).await?.store(ct).await).await?;
+///     let words = Trust::open(root, ct).await?;
+///     let count = words.apply(ct, ct.index().to_string(), |words, word| {
+///         words.push(word);
+///         words.len() as u64
+///     });
+///     assert!(count.await? <= 2);
+///     ct.barrier("both have added a word").await
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Requests of one task to one trustee take effect in the order in which they are made.
+///
+/// # Errors of requests
+/// [`Error::TrusteeGone`] if the trustee has ended, or dies: it says whether the function may have been called. [`Error::DelegatedPanicked`] if the
+/// function panicked; the value stays as the function left it. [`Error::DelegationRefused`] if the function was not called, or its result can
+/// not be decoded.
+pub struct Trust<T> {
+    hold: Rc<Hold>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Trust<T> {
+    fn clone(&self) -> Self {
+        Self { hold: Rc::clone(&self.hold), value: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Trust<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Whereabouts { trustee, object, .. } = self.hold.of;
+        write!(f, "Trust<{}>({object} of thread {trustee})", type_name::<T>())
+    }
+}
+
+impl<T: 'static> Message for Trust<T> {
+    const FINGERPRINT: u64 = fingerprint::name("Trust");
+
+    /// # Panics
+    /// Outside of a request or its answer.
+    fn write(self, to: &mut Writer<'_>) {
+        let way = to.context().downcast_ref::<Way>().expect("a handle is sent with a request or its answer");
+        way.send(self.hold, to);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let way = from.context().downcast_ref::<Way>()?;
+        Some(Self { hold: way.receive(from)?, value: PhantomData })
+    }
+}
+
+/// A handle in far memory, made by [`Trust::store`]. It counts until it is [taken](Trust::take) out.
+#[remote(crate = crate)]
+pub struct StoredTrust<T: 'static> {
+    words: [u64; HANDLE_WORDS],
+    #[local]
+    value: PhantomData<fn() -> T>,
+}
+
+impl ComputeThread {
+    /// Gives a value to this thread, its trustee, and returns the first handle of it. The thread executes the requests of others while it waits for
+    /// anything, and whenever it pins a guard. It keeps a processor busy while others have handles of its values.
+    ///
+    /// No round trip, but for the first value of a thread: then one for each desk of an ended trustee, or four to make one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] on `tcp:` and `rdma:`; those of an allocation.
+    pub async fn entrust<T: 'static>(&self, value: T) -> Result<Trust<T>> {
+        self.entrust_with(value, &[]).await
+    }
+
+    /// Like [`entrust`](Self::entrust), for a type with a `#[delegated]` impl, whose methods clients of other builds may call.
+    #[doc(hidden)]
+    pub async fn entrust_delegated<T: Delegated>(&self, value: T) -> Result<Trust<T>> {
+        self.entrust_with(value, T::METHODS).await
+    }
+
+    async fn entrust_with<T: 'static>(&self, value: T, methods: &'static [Method]) -> Result<Trust<T>> {
+        let delegation = Delegation::of(self.worker());
+        take_desk(self, &delegation).await?;
+        Trust::of_own(&delegation, Box::new(value), methods)
+    }
+}
+
+/// A request that is not in the queue yet. If it never is, the handles in it are taken back.
+struct Unsent<A: Message> {
+    words: Vec<u64>,
+    way: Option<Way>,
+    args: PhantomData<fn() -> A>,
+}
+
+impl<A: Message> Unsent<A> {
+    fn new(delegation: &Rc<Delegation>, trustee: ThreadId, args: A) -> Self {
+        let (way, mut words) = (Way::new(delegation, trustee), Vec::new());
+        args.write(&mut Writer::new(&mut words, &way));
+        Self { words, way: Some(way), args: PhantomData }
+    }
+
+    /// Returns the words, to be sent, and the requests to other trustees that come first.
+    fn sent(mut self, delegation: &Rc<Delegation>) -> (Vec<u64>, Option<Blocked>) {
+        let gives = self.way.take().map(Way::into_gives).unwrap_or_default();
+        let mut blocked = None;
+        for give in gives {
+            delegation.tell_of(give, blocked.get_or_insert_with(Rc::default));
+        }
+        (std::mem::take(&mut self.words), blocked)
+    }
+}
+
+impl<A: Message> Drop for Unsent<A> {
+    fn drop(&mut self) {
+        if let Some(way) = &self.way {
+            drop(A::read(&mut Reader::new(&self.words, way)));
+        }
+    }
+}
+
+impl<T: 'static> Trust<T> {
+    /// Adds a value to those of a thread with a desk.
+    pub(super) fn of_own(
+        delegation: &Rc<Delegation>,
+        value: Box<dyn Any>,
+        methods: &'static [Method],
+    ) -> Result<Self> {
+        let invalid = |reason| {
+            let value = type_name::<T>().into();
+            Error::from(error::InvalidArgument { argument: "value", value, reason })
+        };
+        let desk = delegation.desk().ok_or_else(|| invalid("the thread has ended"))?;
+        let edge = delegation.fresh_edge();
+        let object = desk.objects.borrow_mut().add(value, methods, edge);
+        let object = object.ok_or_else(|| invalid("a thread is the trustee of 2^20 values at most"))?;
+        let of = Whereabouts { trustee: delegation.me(), desk: desk.places, object };
+        Ok(Self { hold: delegation.hold(of, edge), value: PhantomData })
+    }
+
+    /// Returns the thread that has the value.
+    pub fn trustee(&self) -> ThreadId {
+        self.hold.of.trustee
+    }
+
+    /// Applies a function to the value, at its trustee, and returns its result. One round trip; none if this thread is the trustee.
+    ///
+    /// The function captures nothing: what it needs are its arguments. It is named by its position in the program, so the trustee runs the same build; for
+    /// others there are methods of a `#[delegated]` impl. It must return soon: meanwhile its trustee serves nobody else.
+    ///
+    /// Arguments or results of more than 320 bytes lie in far memory: one more round trip for each.
+    ///
+    /// If the future is dropped before it was polled, nothing is requested. Later, the function is called or not, as if the future had been awaited, and its
+    /// result is dropped. So it is with a [deadline](ComputeThread::within).
+    ///
+    /// # Errors
+    /// See [`Trust`]. [`Error::InvalidArgument`] if the function is one of a shared library, or the handle is another thread's.
+    #[track_caller]
+    pub fn apply<A: Message, R: Message>(
+        &self,
+        ct: &ComputeThread,
+        args: A,
+        function: fn(&mut T, A) -> R,
+    ) -> impl Future<Output = Result<R>> {
+        let given_at = Location::caller();
+        self.call(
+            ct,
+            args,
+            move || by_position(function, given_at),
+            move |value: &mut T, _: &Context<'_>, args| function(value, args),
+        )
+    }
+
+    /// Like [`apply`](Self::apply), for a function that takes a [`Context`], through which it can make requests of its own.
+    ///
+    /// # Errors
+    /// Those of [`apply`](Self::apply).
+    #[track_caller]
+    pub fn apply_with<A: Message, R: Message>(
+        &self,
+        ct: &ComputeThread,
+        args: A,
+        function: fn(&mut T, &Context<'_>, A) -> R,
+    ) -> impl Future<Output = Result<R>> {
+        let given_at = Location::caller();
+        self.call(ct, args, move || with_context_by_position(function, given_at), function)
+    }
+
+    /// Calls a method of a `#[delegated]` impl.
+    #[doc(hidden)]
+    pub fn call_method<A: Message, R: Message>(
+        &self,
+        ct: &ComputeThread,
+        method: &'static Method,
+        args: A,
+        here: impl FnOnce(&mut T, &Context<'_>, A) -> R,
+    ) -> impl Future<Output = Result<R>> {
+        self.call(ct, args, move || Naming::Method(method), here)
+    }
+
+    /// Requests that the trustee applies a function, and waits only until the request is in the queue. Its result is dropped, and so is
+    /// [its error](Trust). No round trip, unless the arguments are large.
+    ///
+    /// # Errors
+    /// Those of [`apply`](Self::apply) that are known at once.
+    #[track_caller]
+    pub fn post<A: Message, R: Message>(
+        &self,
+        ct: &ComputeThread,
+        args: A,
+        function: fn(&mut T, A) -> R,
+    ) -> impl Future<Output = Result<()>> {
+        let given_at = Location::caller();
+        async move { self.post_then(ct, args, function, given_at, |_| ()).await }
+    }
+
+    /// Like [`post`](Self::post), and calls `then` with the result, on this thread, between the polls of its tasks.
+    ///
+    /// # Errors
+    /// Those of [`post`](Self::post). `then` receives those that are known later.
+    #[track_caller]
+    pub fn apply_then<A: Message, R: Message>(
+        &self,
+        ct: &ComputeThread,
+        args: A,
+        function: fn(&mut T, A) -> R,
+        then: impl FnOnce(Result<R>) + 'static,
+    ) -> impl Future<Output = Result<()>> {
+        let given_at = Location::caller();
+        async move { self.post_then(ct, args, function, given_at, then).await }
+    }
+
+    async fn post_then<A: Message, R: Message>(
+        &self,
+        ct: &ComputeThread,
+        args: A,
+        function: fn(&mut T, A) -> R,
+        given_at: &'static Location<'static>,
+        then: impl FnOnce(Result<R>) + 'static,
+    ) -> Result<()> {
+        let delegation = self.delegation(ct)?;
+        let naming = by_position(function, given_at);
+        if self.trustee() == ct.id() {
+            let call = |value: &mut T, _: &Context<'_>, args| function(value, args);
+            then(self.call_here(delegation, &naming, args, call));
+            return Ok(());
+        }
+        let (caller, number) = self.named(delegation, &naming)?;
+        let unsent = Unsent::new(delegation, self.trustee(), args);
+        let large = store_large(ct, &unsent, self.hold.of).await?;
+        let waiter = self.then(&caller, naming, then, large);
+        self.send(delegation, &caller, number, unsent, waiter);
+        ct.serves_requests();
+        Ok(())
+    }
+
+    /// The same for delegated code, which can not wait.
+    pub(super) fn request<A: Message, R: Message>(
+        &self,
+        delegation: &Rc<Delegation>,
+        naming: Naming,
+        args: A,
+        then: impl FnOnce(Result<R>, &Reaction<'_>) + 'static,
+    ) -> Result<()> {
+        let Naming::Position { .. } = naming else { return Ok(()) };
+        if self.trustee() == delegation.me() {
+            return self.request_own(delegation, naming, args, then);
+        }
+        let (caller, number) = self.named(delegation, &naming)?;
+        let unsent = Unsent::new(delegation, self.trustee(), args);
+        if unsent.words.len() > MOST_INLINE {
+            return Err(too_large(unsent.words.len()));
+        }
+        let this = Rc::clone(delegation);
+        let then = move |result| then(result, &Reaction::new(&this));
+        let waiter = self.then(&caller, naming, then, None);
+        self.send(delegation, &caller, number, unsent, waiter);
+        Ok(())
+    }
+
+    /// A request of delegated code to its own thread: called after it has returned, through the same words as that of another thread.
+    fn request_own<A: Message, R: Message>(
+        &self,
+        delegation: &Rc<Delegation>,
+        naming: Naming,
+        args: A,
+        then: impl FnOnce(Result<R>, &Reaction<'_>) + 'static,
+    ) -> Result<()> {
+        let Naming::Position { name: Some(name), .. } = naming else { return Err(in_library(&naming)) };
+        let trust = self.clone();
+        delegation.call_later(Box::new(move |delegation| {
+            let function = farfield_fabric::program::resolve::<super::function::Shim>(name)
+                .and_then(|(_, function)| function.get::<fn(&mut T, A) -> R>());
+            let Some(function) = function else { return };
+            let call = |value: &mut T, _: &Context<'_>, args| function(value, args);
+            let result = trust.call_here(delegation, &naming, args, call);
+            then(result, &Reaction::new(delegation));
+        }));
+        Ok(())
+    }
+
+    // ---- the steps of a request --------------------------------------------------------------------------------
+
+    /// Returns the delegation of the thread, which must be the handle's.
+    fn delegation(&self, ct: &ComputeThread) -> Result<&Rc<Delegation>> {
+        let delegation = &self.hold.delegation;
+        if delegation.me() != ct.id() || delegation.is_closed.get() {
+            let value = format!("{self:?}").into();
+            let reason = "the handle is that of another thread, or of a run that has ended: send it as an argument, or store it";
+            return Err(Error::from(error::InvalidArgument { argument: "self", value, reason }));
+        }
+        Ok(delegation)
+    }
+
+    /// Returns the pair with the trustee, and the function's number in it.
+    fn named(&self, delegation: &Rc<Delegation>, naming: &Naming) -> Result<(Rc<Caller>, u16)> {
+        let caller = delegation.caller(&self.hold.of);
+        if matches!(naming, Naming::Position { name: None, .. }) {
+            return Err(in_library(naming));
+        }
+        let number = caller.function(delegation, naming).ok_or_else(|| {
+            let value = naming.describe();
+            let reason = "a thread names 65,520 functions to a trustee at most";
+            Error::from(error::InvalidArgument { argument: "function", value, reason })
+        })?;
+        Ok((caller, number))
+    }
+
+    fn send<A: Message>(
+        &self,
+        delegation: &Rc<Delegation>,
+        caller: &Rc<Caller>,
+        function: u16,
+        unsent: Unsent<A>,
+        (waiter, far): (Waiter, Option<[u64; 2]>),
+    ) -> u32 {
+        let (words, blocked) = unsent.sent(delegation);
+        let args = far.as_ref().map_or(&words[..], |far| &far[..]);
+        let head = RequestHead {
+            function,
+            object: self.hold.of.object,
+            words: args.len() as u8,
+            is_far: far.is_some(),
+        };
+        caller.enqueue(delegation, head, args, blocked, waiter)
+    }
+
+    /// Makes the waiter of a request whose result `then` receives.
+    fn then<R: Message>(
+        &self,
+        caller: &Rc<Caller>,
+        naming: Naming,
+        then: impl FnOnce(Result<R>) + 'static,
+        large: Option<Owned<Blob>>,
+    ) -> (Waiter, Option<[u64; 2]>) {
+        let far = large.as_ref().map(place_of);
+        let (trustee, caller) = (self.trustee(), Rc::clone(caller));
+        let then = move |delegation: &Rc<Delegation>, outcome: Outcome| {
+            drop(large);
+            receive(delegation, &caller, trustee, naming, outcome, then);
+        };
+        (Waiter::Then(Box::new(then)), far)
+    }
+
+    /// Calls a function of this thread's own value.
+    fn call_here<A, R>(
+        &self,
+        delegation: &Rc<Delegation>,
+        naming: &Naming,
+        args: A,
+        call: impl FnOnce(&mut T, &Context<'_>, A) -> R,
+    ) -> Result<R> {
+        let refused = |reason| Err(refused(naming, delegation.me(), reason));
+        let object = self.hold.of.object;
+        let Some(desk) = delegation.desk() else { return refused("the thread has ended") };
+        let taken = desk.objects.borrow_mut().take(object);
+        let mut value = match taken {
+            None => return refused(super::slots::Refusal::NoSuchValue.reason()),
+            Some(None) => return refused(super::slots::Refusal::InUse.reason()),
+            Some(Some((value, _))) => value,
+        };
+        let called = match value.downcast_mut::<T>() {
+            None => None,
+            Some(value) => {
+                let context = Context::new(delegation, delegation.me());
+                Some(catch_unwind(AssertUnwindSafe(|| call(value, &context, args))))
+            }
+        };
+        let unwanted = desk.objects.borrow_mut().put(object, value);
+        discard(unwanted);
+        match called {
+            None => refused(super::slots::Refusal::OtherType.reason()),
+            Some(Ok(result)) => Ok(result),
+            Some(Err(panic)) => Err(panicked(naming, delegation.me(), first_line(panic))),
+        }
+    }
+
+    /// Uses a value of this thread's own; `None` if it is not, or is in use.
+    pub(super) fn with_own<R>(&self, delegation: &Rc<Delegation>, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let desk = delegation.desk().filter(|_| self.trustee() == delegation.me())?;
+        let (mut value, _) = desk.objects.borrow_mut().take(self.hold.of.object)??;
+        let result = value.downcast_mut::<T>().map(f);
+        let unwanted = desk.objects.borrow_mut().put(self.hold.of.object, value);
+        discard(unwanted);
+        result
+    }
+
+    async fn call<A: Message, R: Message>(
+        &self,
+        ct: &ComputeThread,
+        args: A,
+        naming: impl FnOnce() -> Naming,
+        here: impl FnOnce(&mut T, &Context<'_>, A) -> R,
+    ) -> Result<R> {
+        let delegation = self.delegation(ct)?;
+        let naming = naming();
+        if self.trustee() == ct.id() {
+            return self.call_here(delegation, &naming, args, here);
+        }
+        let (caller, number) = self.named(delegation, &naming)?;
+        let unsent = Unsent::new(delegation, self.trustee(), args);
+        let large = store_large(ct, &unsent, self.hold.of).await?;
+        let far = large.as_ref().map(place_of);
+        let waiter = self.send(delegation, &caller, number, unsent, (Waiter::Future(None), far));
+        let answer = Answer::<R> {
+            ct,
+            caller: &caller,
+            trustee: self.trustee(),
+            naming,
+            waiter: Cell::new(Some(waiter)),
+            large,
+            result: PhantomData,
+        };
+        let outcome = answer.await;
+        match outcome {
+            Outcome::Answer(Status::Far, place) => {
+                let (at, words) = read_place(&place);
+                let read = ct.read_words(at, words, |words| Ok(words.to_vec())).await;
+                release(delegation, &self.hold.of, at);
+                decode(delegation, self.trustee(), &naming, read.ok())
+            }
+            outcome => settle(delegation, self.trustee(), &naming, outcome),
+        }
+    }
+
+    // ---- far memory --------------------------------------------------------------------------------------------
+
+    /// Stores the handle in far memory, where it counts until it is [taken](Self::take) out. The object can be linked and published like any other. A sweep
+    /// spares the value's desk, not the value: if its trustee ends, the stored handle leads to [`Error::TrusteeGone`].
+    ///
+    /// One round trip; two if the value is another thread's.
+    ///
+    /// # Errors
+    /// Those of an allocation and of a WRITE.
+    pub async fn store(self, ct: &ComputeThread) -> Result<RemotePtr<StoredTrust<T>>> {
+        let delegation = Rc::clone(self.delegation(ct)?);
+        let of = self.hold.of;
+        let edge = self.hold.detach();
+        if of.trustee != delegation.me() {
+            let blocked = Blocked::default();
+            let give = super::way::Give { of, from: Some(delegation.me()), to: None, edge };
+            delegation.tell_of(give, &blocked);
+            wait_until(ct, || blocked.get() == 0).await;
+        }
+        let stored = StoredTrust::new_in(ct, StoredTrust::init(of.to_words(edge))).await;
+        match stored {
+            Ok(stored) => stored.write(ct).await,
+            Err(error) => {
+                drop(delegation.hold(of, edge));
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a handle of one that is stored in far memory. Two round trips.
+    ///
+    /// # Errors
+    /// [`Error::TrusteeGone`] if the trustee has ended; [`Error::DelegationRefused`] if no such value is stored any more; [`Error::InvalidValue`] if no
+    /// handle is stored there; those of a READ.
+    pub async fn open(stored: RemotePtr<StoredTrust<T>>, ct: &ComputeThread) -> Result<Self> {
+        let delegation = Delegation::of(ct.worker());
+        Here::required(ct.worker())?;
+        let (of, _) = read_stored(stored, ct).await?;
+        let edge = delegation.fresh_edge();
+        if of.trustee == delegation.me() {
+            let Some(desk) = delegation.desk() else { return Err(no_handle(stored)) };
+            if !desk.objects.borrow_mut().has(of.object) {
+                return Err(no_handle(stored));
+            }
+            desk.objects.borrow_mut().add_edge(of.object, edge);
+            return Ok(Self { hold: delegation.hold(of, edge), value: PhantomData });
+        }
+        let args = [edge as u64, (edge >> 64) as u64];
+        let (caller, waiter) = delegation.ask(&of, number::JOIN, &args, Waiter::Future(None));
+        let naming = Naming::Method(const { &Method::new("Trust::open", 0, |_, _, _, _| Ok(())) });
+        let answer = Answer::<()> {
+            ct,
+            caller: &caller,
+            trustee: of.trustee,
+            naming,
+            waiter: Cell::new(Some(waiter)),
+            large: None,
+            result: PhantomData,
+        };
+        // If this future is dropped, the trustee has an edge that the thread does not know: it is the thread's share, and ends with it.
+        let outcome = answer.await;
+        settle::<()>(&delegation, of.trustee, &naming, outcome)?;
+        Ok(Self { hold: delegation.hold(of, edge), value: PhantomData })
+    }
+
+    /// Takes a handle out of far memory, and frees the object. No other thread may use the object any more. Two round trips.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub async fn take(stored: RemotePtr<StoredTrust<T>>, ct: &ComputeThread) -> Result<Self> {
+        let delegation = Delegation::of(ct.worker());
+        Here::required(ct.worker())?;
+        let (of, edge) = read_stored(stored, ct).await?;
+        if of.trustee != delegation.me() {
+            let blocked = Blocked::default();
+            let give = super::way::Give { of, from: None, to: Some(delegation.me()), edge };
+            delegation.tell_of(give, &blocked);
+            wait_until(ct, || blocked.get() == 0).await;
+        }
+        let trust = Self { hold: delegation.hold(of, edge), value: PhantomData };
+        ct.delete(stored).await?;
+        Ok(trust)
+    }
+}
+
+async fn read_stored<T: 'static>(
+    stored: RemotePtr<StoredTrust<T>>,
+    ct: &ComputeThread,
+) -> Result<(Whereabouts, u128)> {
+    let words = stored.read(&ct.pin()).await?.words;
+    Whereabouts::of_words(words).ok_or_else(|| no_handle(stored))
+}
+
+#[cold]
+fn no_handle<T: 'static>(stored: RemotePtr<StoredTrust<T>>) -> Error {
+    let value = format!("{stored:?}").into();
+    let reason = "no handle of a value that lives is stored there";
+    Error::from(error::InvalidArgument { argument: "stored", value, reason })
+}
+
+/// Writes arguments to far memory that do not fit into a request.
+async fn store_large<A: Message>(
+    ct: &ComputeThread,
+    unsent: &Unsent<A>,
+    of: Whereabouts,
+) -> Result<Option<Owned<Blob>>> {
+    let words = &unsent.words;
+    if words.len() <= MOST_INLINE {
+        return Ok(None);
+    }
+    if words.len() * WORD_BYTES > Blob::MAX_BYTES {
+        return Err(too_large(words.len()));
+    }
+    let near = RemotePtr::<Blob>::from_address(of.desk.0);
+    let mut blob = Blob::zeroed_in(ct.near(near), words.len() * WORD_BYTES).await?;
+    Blob::bytes_mut(&mut blob).copy_from_slice(bytemuck::cast_slice(words));
+    let (at, words) = blob.written();
+    ct.write_words(at, words).await?;
+    Ok(Some(blob))
+}
+
+/// Returns the address and the number of the words in a blob.
+fn place_of(blob: &Owned<Blob>) -> [u64; 2] {
+    let bytes = blob.written().1[0];
+    [words_of(blob).bits(), bytes / WORD_BYTES as u64]
+}
+
+fn read_place(place: &[u64]) -> (farfield_words::Address, usize) {
+    let word = |index| place.get(index).copied().unwrap_or(0);
+    let most = (Blob::MAX_BYTES / WORD_BYTES) as u64;
+    (farfield_words::Address::from_bits(word(0)), word(1).min(most) as usize)
+}
+
+/// Tells a trustee that a result in far memory was read.
+fn release(delegation: &Rc<Delegation>, of: &Whereabouts, at: farfield_words::Address) {
+    delegation.ask(of, number::RELEASE, &[at.bits()], Waiter::Then(Box::new(|_, _| ())));
+}
+
+/// Passes a result on that no future awaits.
+fn receive<R: Message>(
+    delegation: &Rc<Delegation>,
+    caller: &Rc<Caller>,
+    trustee: ThreadId,
+    naming: Naming,
+    outcome: Outcome,
+    then: impl FnOnce(Result<R>) + 'static,
+) {
+    let Outcome::Answer(Status::Far, place) = outcome else {
+        return then(settle(delegation, trustee, &naming, outcome));
+    };
+    let (at, words) = read_place(&place);
+    let of = Whereabouts { trustee, desk: caller.desk, object: 0 };
+    let then = move |delegation: &Rc<Delegation>, words: Option<Vec<u64>>| {
+        release(delegation, &of, at);
+        then(decode(delegation, trustee, &naming, words));
+    };
+    delegation.begin(Job::Read { at, words, then: Box::new(then) });
+}
+
+/// Returns the result of an answer that is in a slot.
+fn settle<R: Message>(
+    delegation: &Rc<Delegation>,
+    trustee: ThreadId,
+    naming: &Naming,
+    outcome: Outcome,
+) -> Result<R> {
+    match outcome {
+        Outcome::Answer(Status::Done, words) => decode(delegation, trustee, naming, Some(words)),
+        Outcome::Answer(Status::Panicked, words) => {
+            let message = String::read(&mut Reader::new(&words, &()));
+            Err(panicked(naming, trustee, message.unwrap_or_default()))
+        }
+        Outcome::Answer(Status::Refused(refusal), _) => Err(refused(naming, trustee, refusal.reason())),
+        Outcome::Answer(Status::NoRoom | Status::Far, _) => {
+            Err(refused(naming, trustee, "it was called, and there is no far memory for its result"))
+        }
+        Outcome::Gone { may_have_run } => {
+            Err(Error::from(error::TrusteeGone { trustee, function: naming.describe(), may_have_run }))
+        }
+    }
+}
+
+fn decode<R: Message>(
+    delegation: &Rc<Delegation>,
+    trustee: ThreadId,
+    naming: &Naming,
+    words: Option<Vec<u64>>,
+) -> Result<R> {
+    let way = Way::new(delegation, trustee);
+    let result = words.and_then(|words| {
+        let mut reader = Reader::new(&words, &way);
+        R::read(&mut reader).filter(|_| reader.is_empty())
+    });
+    result.ok_or_else(|| refused(naming, trustee, "it was called, and its result can not be decoded"))
+}
+
+#[cold]
+fn refused(naming: &Naming, trustee: ThreadId, reason: &'static str) -> Error {
+    Error::from(error::DelegationRefused { function: naming.describe(), trustee, reason })
+}
+
+#[cold]
+fn panicked(naming: &Naming, trustee: ThreadId, message: impl Into<Box<str>>) -> Error {
+    let (function, message) = (naming.describe(), message.into());
+    Error::from(error::DelegatedPanicked { function, trustee, message })
+}
+
+#[cold]
+fn in_library(naming: &Naming) -> Error {
+    let reason = "it, or code that was generated for it, is in a shared library, where it has no position in the program: use a `#[delegated]` impl";
+    Error::from(error::InvalidArgument { argument: "function", value: naming.describe(), reason })
+}
+
+#[cold]
+fn too_large(words: usize) -> Error {
+    let value = format!("{} bytes", words * WORD_BYTES).into();
+    let reason = "a request carries 1 MiB at most, and one of delegated code 320 bytes: store what is larger in far memory, and send a pointer to it";
+    Error::from(error::InvalidArgument { argument: "args", value, reason })
+}
+
+/// The answer to a request that is awaited.
+struct Answer<'a, R: Message> {
+    ct: &'a ComputeThread,
+    caller: &'a Rc<Caller>,
+    trustee: ThreadId,
+    naming: Naming,
+    /// `None` once it was taken.
+    waiter: Cell<Option<u32>>,
+    /// The arguments in far memory, which the trustee may read until it has answered.
+    large: Option<Owned<Blob>>,
+    result: PhantomData<fn() -> R>,
+}
+
+impl<R: Message> Unpin for Answer<'_, R> {}
+
+impl<R: Message> Future for Answer<'_, R> {
+    type Output = Outcome;
+
+    fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Outcome> {
+        let Some(waiter) = self.waiter.get() else { panic!("not polled after completion") };
+        if let Some(outcome) = self.caller.poll_waiter(waiter, Some(context.waker())) {
+            self.waiter.set(None);
+            return Poll::Ready(outcome);
+        }
+        self.ct.io().task_stack.makes_step();
+        if self.caller.state.get() != State::Opening && self.ct.io.endpoint.virtual_time().is_none() {
+            // Only polling finds the answer.
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+impl<R: Message> Drop for Answer<'_, R> {
+    fn drop(&mut self) {
+        let Some(waiter) = self.waiter.take() else { return };
+        let (trustee, naming, large) = (self.trustee, self.naming, self.large.take());
+        let caller = Rc::clone(self.caller);
+        let delegation = Delegation::of(self.ct.worker());
+        let unwanted = move |delegation: &Rc<Delegation>, outcome: Outcome| {
+            drop(large);
+            receive::<R>(delegation, &caller, trustee, naming, outcome, drop);
+        };
+        self.caller.abandon_waiter(waiter, &delegation, Box::new(unwanted));
+    }
+}

@@ -1,0 +1,245 @@
+//! Delegation: what handles and requests promise, on mapped memory and in the simulator.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use farfield::prelude::*;
+use farfield::{Context, Error};
+
+const CLUSTERS: [&str; 3] = ["local:", "local:delay=3", "sim:"];
+
+fn on_all(threads: usize, body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
+    for url in CLUSTERS {
+        Cluster::connect(url).unwrap().run(threads, &body).unwrap_or_else(|error| panic!("{url}: {error}"));
+    }
+}
+
+/// Makes a value of thread 0, and a handle of it for each thread.
+async fn shared<T: 'static>(ct: &ComputeThread, value: impl FnOnce() -> T) -> Result<Trust<T>> {
+    if ct.index() == 0 {
+        let stored = ct.entrust(value()).await?.store(ct).await?;
+        ct.publish("value", stored).await?;
+    }
+    ct.barrier("published").await?;
+    let trust = Trust::open(ct.lookup("value").await?, ct).await?;
+    ct.barrier("opened").await?;
+    if ct.index() == 0 {
+        drop(Trust::<T>::take(ct.unpublish("value").await?, ct).await?);
+    }
+    ct.barrier("taken").await?;
+    Ok(trust)
+}
+
+#[test]
+fn every_request_is_executed_once() {
+    on_all(4, async |ct| {
+        let counter = shared(ct, || 0_u64).await?;
+        for _ in 0..100 {
+            counter.apply(ct, 1, |count, n: u64| *count += n).await?;
+        }
+        ct.barrier("counted").await?;
+        assert_eq!(counter.apply(ct, (), |count, ()| *count).await?, 400);
+        ct.barrier("read").await
+    });
+}
+
+#[test]
+fn requests_of_a_task_take_effect_in_order() {
+    on_all(3, async |ct| {
+        let log = shared(ct, Vec::<(u64, u64)>::new).await?;
+        let me = ct.index() as u64;
+        for number in 0..50 {
+            log.post(ct, (me, number), |log, entry| log.push(entry)).await?;
+        }
+        log.apply(ct, (me, 50), |log, entry| log.push(entry)).await?;
+        ct.barrier("logged").await?;
+        let entries = log.apply(ct, (), |log, ()| log.clone()).await?;
+        let mine: Vec<u64> = entries.iter().filter(|(by, _)| *by == me).map(|(_, number)| *number).collect();
+        assert_eq!(mine, (0..=50).collect::<Vec<_>>());
+        assert_eq!(entries.len(), 153);
+        ct.barrier("checked").await
+    });
+}
+
+#[test]
+fn large_arguments_and_results_lie_in_far_memory() {
+    on_all(2, async |ct| {
+        let store = shared(ct, Vec::<Vec<u8>>::new).await?;
+        for length in [0, 300, 5_000, 1 << 19] {
+            let bytes = vec![ct.index() as u8; length];
+            let back = store.apply(ct, bytes.clone(), |store, bytes: Vec<u8>| {
+                store.push(bytes.clone());
+                bytes
+            });
+            assert!(back.await? == bytes);
+        }
+        ct.barrier("stored").await?;
+        let lengths =
+            store.apply(ct, (), |store, ()| store.iter().map(|bytes| bytes.len() as u64).sum::<u64>());
+        assert_eq!(lengths.await?, 2 * (300 + 5_000 + (1 << 19)));
+        ct.barrier("checked").await
+    });
+}
+
+#[test]
+fn a_panic_is_the_callers_error_and_the_trustee_lives_on() {
+    on_all(2, async |ct| {
+        let counter = shared(ct, || 0_u64).await?;
+        let panicked = counter.apply(ct, 7, |count, n: u64| -> u64 { panic!("no {n} for {count}") }).await;
+        let error = panicked.unwrap_err();
+        assert!(
+            matches!(&error, Error::DelegatedPanicked(panic) if &*panic.message == "no 7 for 0"),
+            "{error}"
+        );
+        ct.barrier("panicked").await?;
+        assert_eq!(
+            counter
+                .apply(ct, 3, |count, n: u64| {
+                    *count = n;
+                    *count
+                })
+                .await?,
+            3
+        );
+        ct.barrier("went on").await
+    });
+}
+
+#[test]
+fn a_trustee_that_has_ended_is_gone() {
+    on_all(2, async |ct| {
+        let counter = shared(ct, || 0_u64).await?;
+        if ct.index() == 0 {
+            return Ok(());
+        }
+        loop {
+            match counter.apply(ct, 1, |count, n: u64| *count += n).await {
+                Ok(()) => ct.yield_now().await,
+                Err(Error::TrusteeGone(gone)) => {
+                    assert!(!gone.may_have_run, "its end was orderly");
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // And so it stays.
+        let again = counter.apply(ct, 1, |count, n: u64| *count += n).await;
+        assert!(matches!(again, Err(Error::TrusteeGone(gone)) if !gone.may_have_run));
+        Ok(())
+    });
+}
+
+/// A value that reports its drop.
+struct Noisy(u64);
+
+static DROPPED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+impl Drop for Noisy {
+    fn drop(&mut self) {
+        DROPPED.fetch_add(self.0, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_value_is_dropped_when_its_last_handle_is() {
+    on_all(3, async |ct| {
+        let before = DROPPED.load(std::sync::atomic::Ordering::SeqCst);
+        ct.barrier("begun").await?;
+        let noisy = shared(ct, || Noisy(1)).await?;
+        let clone = noisy.clone();
+        drop(noisy);
+        assert_eq!(clone.apply(ct, (), |noisy, ()| noisy.0).await?, 1);
+        ct.barrier("used").await?;
+        assert_eq!(DROPPED.load(std::sync::atomic::Ordering::SeqCst), before);
+        ct.barrier("looked").await?;
+        drop(clone);
+        while DROPPED.load(std::sync::atomic::Ordering::SeqCst) == before {
+            ct.sleep(std::time::Duration::from_micros(10)).await;
+        }
+        ct.barrier("dropped").await
+    });
+}
+
+#[test]
+fn handles_travel_as_arguments_and_as_results() {
+    on_all(3, async |ct| {
+        // Thread 0 has a list of handles; each thread adds one of its own value, and uses those of all.
+        let list = shared(ct, Vec::<Trust<u64>>::new).await?;
+        let mine = ct.entrust(10 * ct.index() as u64).await?;
+        list.apply(ct, mine, |list, handle: Trust<u64>| list.push(handle)).await?;
+        ct.barrier("added").await?;
+        let handles = list.apply(ct, (), |list, ()| list.clone()).await?;
+        let mut sum = 0;
+        for handle in &handles {
+            sum += handle.apply(ct, (), |value, ()| *value).await?;
+        }
+        assert_eq!(sum, 30);
+        // On to a third thread: from thread 1 through the list to thread 2.
+        ct.barrier("used").await?;
+        drop(handles);
+        let again = list.apply(ct, 1_u8, |list, index| list[usize::from(index)].clone()).await?;
+        again.apply(ct, (), |value, ()| *value).await?;
+        ct.barrier("used again").await?;
+        if ct.index() == 0 {
+            list.apply(ct, (), |list, ()| list.clear()).await?;
+        }
+        ct.barrier("cleared").await?;
+        again.apply(ct, (), |value, ()| *value).await?;
+        ct.barrier("used last").await
+    });
+}
+
+#[test]
+fn delegated_code_makes_requests_of_its_own() {
+    on_all(2, async |ct| {
+        let ledger = shared(ct, Vec::<u64>::new).await?;
+        let results = Rc::new(RefCell::new(Vec::new()));
+        if ct.index() == 1 {
+            let counter = ct.entrust(5_u64).await?;
+            let forward = |_: &mut Vec<u64>, context: &Context<'_>, counter: Trust<u64>| {
+                let doubled = context.apply_then(
+                    &counter,
+                    2,
+                    |count, by: u64| {
+                        *count *= by;
+                        *count
+                    },
+                    |_, _| (),
+                );
+                doubled.unwrap();
+            };
+            ledger.apply_with(ct, counter.clone(), forward).await?;
+            while counter.apply(ct, (), |count, ()| *count).await? == 5 {
+                ct.sleep(std::time::Duration::from_micros(10)).await;
+            }
+            let kept = Rc::clone(&results);
+            let then = move |result: Result<u64>| kept.borrow_mut().push(result.unwrap());
+            counter.apply_then(ct, (), |count, ()| *count, then).await?;
+            assert_eq!(*results.borrow(), [10]);
+        }
+        ct.barrier("doubled").await
+    });
+}
+
+#[test]
+fn a_dropped_future_loses_nothing() {
+    on_all(2, async |ct| {
+        let log = shared(ct, Vec::<Trust<u64>>::new).await?;
+        let mine = ct.entrust(1_u64).await?;
+        for _ in 0..20 {
+            let sent = log.apply(ct, mine.clone(), |log, handle| {
+                log.push(handle.clone());
+                handle
+            });
+            let _ = ct.within(std::time::Duration::from_nanos(100), sent).await;
+        }
+        ct.barrier("sent").await?;
+        let count = log.apply(ct, (), |log, ()| log.len() as u64).await?;
+        assert!(count <= 40);
+        ct.barrier("counted").await?;
+        if ct.index() == 0 {
+            log.apply(ct, (), |log, ()| log.clear()).await?;
+        }
+        ct.barrier("cleared").await
+    });
+}
