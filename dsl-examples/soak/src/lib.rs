@@ -9,6 +9,7 @@
 //! | [`planted`] | planted bugs of structures | plant a bug in a structure |
 //! | [`mutants`] | the mutants that the build script makes of them | |
 //! | [`planted_runtime`] | planted bugs of the runtime, and programs that detect them | plant a bug in the runtime |
+//! | [`trustees`] | a program of clients and trustees that die | check another promise of delegation |
 //! | [`register`] | a structure for tests of `Versioned`, which no example uses | |
 //! | [`soak`] | runs of seeds | |
 //! | [`structures`] | the structures that real processes share | add a structure to the crash test |
@@ -31,3 +32,4 @@ pub mod register;
 pub mod soak;
 pub mod structures;
 pub mod subject;
+pub mod trustees;

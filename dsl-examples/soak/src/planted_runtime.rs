@@ -58,10 +58,15 @@ pub enum Program {
     Moves,
     /// As [`Shelves`](Self::Shelves), with threads that hold objects without a guard for longer than a sweep takes.
     Hoards,
+    /// Threads make requests of each other, and pass handles on: [`trustees`](crate::trustees).
+    Trustees,
+    /// The same, and some of them die.
+    MortalTrustees,
 }
 
 use Program::{
-    Accounts, Cuts, Hoards, Impatience, Meetings, Moves, Names, Release, Replace, Shelves, Values,
+    Accounts, Cuts, Hoards, Impatience, Meetings, MortalTrustees, Moves, Names, Release, Replace, Shelves,
+    Trustees, Values,
 };
 
 const fn planted(
@@ -210,6 +215,60 @@ pub const PLANTED_IN_RUNTIME: &[PlantedInRuntime] = &[
         "some memory of each dead process is lost",
         Shelves,
     ),
+    planted(
+        Plant::HeaderFirst,
+        "a batch's header is written after its words",
+        "the trustee executes words of the batch before",
+        Trustees,
+    ),
+    planted(
+        Plant::WideWindow,
+        "a slot is written again when its answers were read",
+        "a batch is lost under the next one",
+        Trustees,
+    ),
+    planted(
+        Plant::SilentBatch,
+        "a client rings for each batch that the trustee may not look for",
+        "a request is never executed: a lost wake-up",
+        Trustees,
+    ),
+    planted(
+        Plant::SwappedAnswers,
+        "answers are in the order of their requests",
+        "a client gets the answer to another's request",
+        Trustees,
+    ),
+    planted(
+        Plant::ForgottenBatch,
+        "a trustee executes the batches of a lane one after the other",
+        "a batch of the window is never answered",
+        Trustees,
+    ),
+    planted(
+        Plant::RepeatedBatch,
+        "a trustee executes a batch when its header has the next number",
+        "requests are executed twice",
+        MortalTrustees,
+    ),
+    planted(
+        Plant::SharedEdge,
+        "a handle that is sent takes an edge of its own",
+        "the drop of one handle counts as that of another, and frees the value too early",
+        Trustees,
+    ),
+    planted(
+        Plant::LateGive,
+        "a handle is visible to its receiver when the value's trustee knows of it",
+        "the sender's death frees the value, which the receiver uses",
+        MortalTrustees,
+    ),
+    planted(
+        Plant::SureOfDeath,
+        "what a dead trustee has not answered may have been executed",
+        "a client is told that its request was not executed, and repeats it",
+        MortalTrustees,
+    ),
 ];
 
 impl PlantedInRuntime {
@@ -227,8 +286,21 @@ impl PlantedInRuntime {
 
 impl Program {
     /// All programs.
-    pub const ALL: [Self; 11] =
-        [Replace, Release, Values, Accounts, Impatience, Cuts, Names, Meetings, Shelves, Moves, Hoards];
+    pub const ALL: [Self; 13] = [
+        Replace,
+        Release,
+        Values,
+        Accounts,
+        Impatience,
+        Cuts,
+        Names,
+        Meetings,
+        Shelves,
+        Moves,
+        Hoards,
+        Trustees,
+        MortalTrustees,
+    ];
 
     /// Runs a seed with a planted bug, or with [`Plant::None`].
     ///
@@ -247,6 +319,8 @@ impl Program {
             Shelves | Moves => "jitter=90%,stall=2%,threads-per-node=2,sweep=yes,reclaim=lazy",
             // Sweeps are as short as possible.
             Hoards => "jitter=90%,threads-per-node=2,sweep=yes",
+            Trustees => "jitter=90%,stall=1%",
+            MortalTrustees => "jitter=90%,stall=1%,timeout=200us,leaks=ignore",
         };
         let url = format!("sim:seed={seed},size=4MiB,limit=10s,plant={},{options}", plant.name());
         let cluster = Cluster::connect(&url)?;
@@ -266,6 +340,8 @@ impl Program {
             Shelves => shelves(&cluster, seed, 300, 100, work).map(drop),
             Moves => shelves(&cluster, seed, 100, 100, shift).map(drop),
             Hoards => shelves(&cluster, seed, 40, 10, hoard).map(drop),
+            Trustees => crate::trustees::run(&cluster, seed, 0),
+            MortalTrustees => crate::trustees::run(&cluster, seed, 1 + seed % 2),
         }
     }
 }

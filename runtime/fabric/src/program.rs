@@ -307,10 +307,10 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn functions_and_signatures_outside_of_the_image_have_no_name() {
-        let on_heap: &'static Signature<u8> = Box::leak(Box::new(Signature::of::<Sum>(9)));
-        assert!(name(on_heap, sum as Sum).is_none());
         type Libc = unsafe extern "C" fn(libc::c_int) -> libc::c_int;
         static OF_LIBC: Signature<u8> = Signature::of::<Libc>(0);
+        let on_heap: &'static Signature<u8> = Box::leak(Box::new(Signature::of::<Sum>(9)));
+        assert!(name(on_heap, sum as Sum).is_none());
         // SAFETY: it is not called.
         let in_library = unsafe {
             std::mem::transmute::<*mut libc::c_void, Libc>(libc::dlsym(libc::RTLD_DEFAULT, c"abs".as_ptr()))

@@ -71,6 +71,24 @@ plants! {
     SweepWithoutSecondLook = "sweep-without-second-look",
     /// A sweep does not wait for guards.
     SweepWithoutGuards = "sweep-without-guards",
+    /// A batch's header is written before its words.
+    HeaderFirst = "header-first",
+    /// A client has one more batch in flight than there are slots.
+    WideWindow = "wide-window",
+    /// A client does not ring for a batch while another is in flight.
+    SilentBatch = "silent-batch",
+    /// The answers of a batch go to its requests in reverse order.
+    SwappedAnswers = "swapped-answers",
+    /// A trustee goes on with a batch although the one before has arrived, too.
+    ForgottenBatch = "forgotten-batch",
+    /// A trustee that is rung for executes the last batch again.
+    RepeatedBatch = "repeated-batch",
+    /// A handle that is sent has the same edge as the one that stays.
+    SharedEdge = "shared-edge",
+    /// A handle is sent to a third thread before its value's trustee knows.
+    LateGive = "late-give",
+    /// A dead trustee counts as not having executed what it has not answered.
+    SureOfDeath = "sure-of-death",
     /// A sweep leaves one of the lost blocks.
     SweepButOne = "sweep-but-one",
 }

@@ -11,8 +11,9 @@ use super::caller::{Caller, State};
 use super::desk::{BELLS, Desk, DeskPlaces, tell};
 use super::slots::{ALL_WORDS, CLIENTS_WORDS, Here, MAPPED_WORDS, Notice, Slots, head};
 use super::state::{Delegation, Job};
-use crate::cell::{Atomic, Blob, Link, Owned};
-use crate::error::Result;
+use crate::cell::op::Staged;
+use crate::cell::{Atomic, Blob, Link, op};
+use crate::error::{Error, Result};
 use crate::io::operations::*;
 use crate::pointer::RemotePtr;
 use crate::session::ComputeThread;
@@ -124,7 +125,7 @@ async fn do_job(ct: &ComputeThread, delegation: Rc<Delegation>, job: Job) {
             let Some((near, large)) = desk.large_results(pair) else { return };
             for (at, words) in large {
                 let stored = store(ct, near, &words).await.ok();
-                desk.stored(pair, at, stored.map(|blob| (blob, words.len())));
+                desk.stored(pair, at, stored);
             }
         }
         Job::Read { at, words, then } => {
@@ -135,14 +136,27 @@ async fn do_job(ct: &ComputeThread, delegation: Rc<Delegation>, job: Job) {
     }
 }
 
-/// Writes words to far memory.
-async fn store(ct: &ComputeThread, near: Address, words: &[u64]) -> Result<Owned<Blob>> {
+/// Words in far memory, which are freed when this is dropped.
+pub(super) struct Stored {
+    blob: Staged<Blob>,
+    words: usize,
+}
+
+impl Stored {
+    /// Returns the address of the words, and their number.
+    pub(super) fn place(&self) -> [u64; 2] {
+        let at = self.blob.as_ptr().address().add(WORD_BYTES as u64);
+        [at.bits(), self.words as u64]
+    }
+}
+
+/// Writes words to far memory, on the memory node of an address. Nothing is lost if the future is dropped.
+pub(super) async fn store(ct: &ComputeThread, near: Address, words: &[u64]) -> Result<Stored> {
     let near = RemotePtr::<Blob>::from_address(near);
     let mut blob = Blob::zeroed_in(ct.near(near), words.len() * WORD_BYTES).await?;
     Blob::bytes_mut(&mut blob).copy_from_slice(bytemuck::cast_slice(words));
-    let (at, words) = blob.written();
-    ct.write_words(at, words).await?;
-    Ok(blob)
+    let blob = ct.pin().chain(op::stage(blob)).submit().await?;
+    Ok(Stored { blob, words: words.len() })
 }
 
 /// Looks from time to time whether the threads live that this one deals with.
@@ -155,6 +169,10 @@ async fn watch(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>) 
                 if matches!(ct.is_live(thread).await, Ok(false)) {
                     // What it has sent before its end is executed.
                     delegation.go_round(ct.worker());
+                    let callers = delegation.callers();
+                    if callers.iter().any(|caller| caller.trustee == thread && caller.has_undecoded()) {
+                        continue;
+                    }
                     desk.thread_ended(ct.worker(), here, thread);
                 }
             }
@@ -192,29 +210,28 @@ async fn greet(ct: &ComputeThread, here: Here<'_>, caller: &Rc<Caller>) -> Resul
     let desk = RemotePtr::<DeskObject>::from_address(caller.desk.0);
     let [low, high] = program::build();
     let words = [0, caller.trustee.number().get(), ct.id().number().get(), low, high];
-    let (block, owned): (Address, Box<dyn Any>) = if here.is_mapped() {
+    // Each is freed when the pair has ended.
+    let (block, words_of_pair): (Address, Box<dyn Any>) = if here.is_mapped() {
         let mut pair = MappedPair::new_in(ct.near(desk), MappedPair::init()).await?;
         for (index, word) in words.into_iter().enumerate() {
             pair.set(|pair| pair.words().at(index), word);
         }
-        let (at, words) = pair.written();
-        ct.write_words(at, words).await?;
-        (at, Box::new(pair))
+        let pair = ct.pin().chain(op::stage(pair)).submit().await?;
+        (pair.as_ptr().address(), Box::new(pair))
     } else {
         let mut pair = Pair::new_in(ct.near(desk), Pair::init()).await?;
         for (index, word) in words.into_iter().enumerate() {
             pair.set(|pair| pair.words().at(index), word);
         }
-        let (at, words) = pair.written();
-        ct.write_words(at, words).await?;
-        (at, Box::new(pair))
+        let pair = ct.pin().chain(op::stage(pair)).submit().await?;
+        (pair.as_ptr().address(), Box::new(pair))
     };
     let slots = Slots::new(block, here.is_mapped());
     if let Here::Hosted(sim) = here {
         sim.host(slots.notice(), CLIENTS_WORDS);
     }
     caller.slots.set(Some(slots));
-    *caller.block.borrow_mut() = Some(owned);
+    *caller.block.borrow_mut() = Some(words_of_pair);
     loop {
         let first = ct.read_word(caller.desk.hellos()).await?;
         ct.write_word(slots.head(head::NEXT), first).await?;
@@ -284,16 +301,13 @@ async fn find_desk(ct: &ComputeThread) -> Result<DeskPlaces> {
     let mut desk = first;
     while !desk.is_null() {
         let places = DeskPlaces(desk.address());
-        // A desk in the memory of a dead compute node is not reachable.
-        let Ok(owner) = ct.read_word(places.owner()).await else { break };
-        let is_free = match ThreadId::of_word(owner) {
-            None => true,
-            Some(owner) => !ct.is_live(owner).await?,
-        };
-        if is_free && ct.compare_exchange_word(places.owner(), owner, me).await? == owner {
-            return Ok(places);
+        match take_if_free(ct, places, me).await {
+            Ok(Some(next)) => desk = RemotePtr::from_address(next),
+            Ok(None) => return Ok(places),
+            // It is in the memory of a compute node that is dead. Those behind it are not found.
+            Err(Error::NodeUnreachable(_)) => break,
+            Err(error) => return Err(error),
         }
-        desk = RemotePtr::from_address(Address::from_bits(ct.read_word(places.next()).await?));
     }
     let mut new = DeskObject::new_in(ct, DeskObject::init(first)).await?;
     new.set(|desk| desk.owner(), me);
@@ -308,6 +322,19 @@ async fn find_desk(ct: &ComputeThread) -> Result<DeskPlaces> {
             }
         }
     }
+}
+
+/// Takes a desk whose owner is not alive. Returns the next one if it is.
+async fn take_if_free(ct: &ComputeThread, desk: DeskPlaces, me: u64) -> Result<Option<Address>> {
+    let owner = ct.read_word(desk.owner()).await?;
+    let is_free = match ThreadId::of_word(owner) {
+        None => true,
+        Some(owner) => !ct.is_live(owner).await?,
+    };
+    if is_free && ct.compare_exchange_word(desk.owner(), owner, me).await? == owner {
+        return Ok(None);
+    }
+    Ok(Some(Address::from_bits(ct.read_word(desk.next()).await?)))
 }
 
 // ---- the end ---------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 //! The client's side of a pair: requests that wait, batches in flight, and who awaits their answers.
 //!
-//! Invariants:
-//! 1. Batches are numbered from 1. `answered <= sent <= answered + WINDOW`; batch `n` is written when `answered >= n - WINDOW`.
+//! Invariants, for each lane:
+//! 1. Batches are numbered from 1. `answered <= sent <= answered + window`; batch `n` is written when `answered >= n - window`.
 //! 2. A request is in the queue, in one batch in flight, or answered; and its waiter is answered once. If the trustee has gone, those in flight may have been
 //!    executed up to the batch that its notice names, and those in the queue were not.
 //! 3. Requests leave the queue in their order, so those of a task to a trustee take effect in order. One that waits until another trustee knows of
@@ -16,13 +16,14 @@ use std::task::Waker;
 use super::desk::DeskPlaces;
 use super::function::Naming;
 use super::slots::{
-    BATCH_WORDS, Header, Here, Kind, MOST_REQUESTS, Notice, RequestHead, SLOT_WORDS, Slots, Status, WINDOW,
-    head, number,
+    BATCH_WORDS, EXPRESS, Header, Here, Kind, LANES, MAIN, MOST_REQUESTS, Notice, RequestHead, SLOT_WORDS,
+    Slots, Status, WINDOWS, head, number,
 };
 use super::state::Delegation;
 use crate::io::operations::*;
 use crate::memory::worker::Worker;
 use farfield_fabric::program;
+use farfield_sim::Plant;
 use farfield_words::{Message as _, ThreadId, Writer};
 
 /// The answer to a request.
@@ -34,13 +35,16 @@ pub(super) enum Outcome {
     },
 }
 
+/// Receives an answer.
+pub(super) type Callback = Box<dyn FnOnce(&Rc<Delegation>, Outcome)>;
+
 /// Who is told of an answer.
 pub(super) enum Waiter {
     /// A future that has not been polled, or the waker of its last poll.
     Future(Option<Waker>),
     Answered(Outcome),
     /// Called with the answer. Not for futures that were dropped: what their result owns must be released, too.
-    Then(Box<dyn FnOnce(&Rc<Delegation>, Outcome)>),
+    Then(Callback),
     /// Free, and the next free one.
     Free(u32),
 }
@@ -67,6 +71,52 @@ pub(super) enum State {
     Ended,
 }
 
+/// The requests of a lane.
+#[derive(Default)]
+struct Lane {
+    sent: Cell<u32>,
+    answered: Cell<u32>,
+    words: RefCell<VecDeque<u64>>,
+    queue: RefCell<VecDeque<Queued>>,
+    /// The waiters of the batches in flight.
+    in_flight: RefCell<VecDeque<Vec<u32>>>,
+    /// Lists for further ones.
+    spare: RefCell<Vec<Vec<u32>>>,
+}
+
+impl Lane {
+    #[inline]
+    fn is_in_flight(&self) -> bool {
+        self.sent.get() != self.answered.get()
+    }
+
+    /// Takes the requests of the next batch out of the queue. Returns their number, and that of their words.
+    fn fill(&self, batch: &mut [u64; BATCH_WORDS]) -> Option<(usize, usize)> {
+        let (mut queue, mut words) = (self.queue.borrow_mut(), self.words.borrow_mut());
+        let mut waiters = self.spare.borrow_mut().pop().unwrap_or_default();
+        let (mut count, mut used) = (0, 0);
+        while let Some(first) = queue.front() {
+            let is_blocked = first.blocked.as_ref().is_some_and(|blocked| blocked.get() > 0);
+            if is_blocked || count == MOST_REQUESTS || used + first.words > BATCH_WORDS {
+                break;
+            }
+            for (to, from) in batch[used..].iter_mut().zip(words.drain(..first.words)) {
+                *to = from;
+            }
+            used += first.words;
+            count += 1;
+            waiters.push(first.waiter);
+            queue.pop_front();
+        }
+        if count == 0 {
+            self.spare.borrow_mut().push(waiters);
+            return None;
+        }
+        self.in_flight.borrow_mut().push_back(waiters);
+        Some((count, used))
+    }
+}
+
 /// The client's side of a pair.
 pub(super) struct Caller {
     pub(super) trustee: ThreadId,
@@ -77,17 +127,15 @@ pub(super) struct Caller {
     pub(super) block: RefCell<Option<Box<dyn Any>>>,
     /// The group of the trustee's bells.
     pub(super) bell: Cell<usize>,
-    sent: Cell<u32>,
-    answered: Cell<u32>,
-    words: RefCell<VecDeque<u64>>,
-    queue: RefCell<VecDeque<Queued>>,
-    in_flight: RefCell<[Vec<u32>; WINDOW as usize]>,
+    lanes: [Lane; LANES],
     waiters: RefCell<Vec<Waiter>>,
     free_waiter: Cell<u32>,
     /// The numbers of the functions that the pair has named.
     functions: RefCell<HashMap<(u64, u64), u16>>,
     /// True while the pair is announced to the trustee.
     pub(super) is_greeting: Cell<bool>,
+    /// Answers that have arrived, and whose handles this thread does not know of yet: see [`Undecoded`].
+    undecoded: Cell<u32>,
     /// The chains in flight that write the pair's words.
     chains: Cell<u32>,
     /// A chain to the trustee has failed: it may be dead.
@@ -95,6 +143,22 @@ pub(super) struct Caller {
 }
 
 const NO_WAITER: u32 = u32::MAX;
+
+/// An answer whose words have not been decoded yet. A handle in it is still its sender's share; so the sender's end must not be dealt with before.
+pub(super) struct Undecoded(Rc<Caller>);
+
+impl Undecoded {
+    pub(super) fn of(caller: &Rc<Caller>) -> Self {
+        caller.undecoded.set(caller.undecoded.get() + 1);
+        Self(Rc::clone(caller))
+    }
+}
+
+impl Drop for Undecoded {
+    fn drop(&mut self) {
+        self.0.undecoded.set(self.0.undecoded.get() - 1);
+    }
+}
 
 impl Caller {
     pub(super) fn new(trustee: ThreadId, desk: DeskPlaces) -> Self {
@@ -105,15 +169,12 @@ impl Caller {
             slots: Cell::new(None),
             block: RefCell::default(),
             bell: Cell::new(0),
-            sent: Cell::new(0),
-            answered: Cell::new(0),
-            words: RefCell::default(),
-            queue: RefCell::default(),
-            in_flight: RefCell::default(),
+            lanes: Default::default(),
             waiters: RefCell::default(),
             free_waiter: Cell::new(NO_WAITER),
             functions: RefCell::default(),
             is_greeting: Cell::default(),
+            undecoded: Cell::default(),
             chains: Cell::default(),
             has_failed: Cell::default(),
         }
@@ -122,13 +183,13 @@ impl Caller {
     /// Returns whether a request is in the queue or in flight.
     #[inline]
     pub(super) fn is_busy(&self) -> bool {
-        self.sent.get() != self.answered.get() || !self.queue.borrow().is_empty()
+        self.lanes.iter().any(|lane| lane.is_in_flight() || !lane.queue.borrow().is_empty())
     }
 
     /// Returns whether batches are in flight.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
-        self.sent.get() != self.answered.get()
+        self.lanes.iter().any(Lane::is_in_flight)
             || (self.state.get() == State::Opening && !self.is_greeting.get())
     }
 
@@ -167,21 +228,24 @@ impl Caller {
             }
         }
         match self.take_waiter(number) {
-            Waiter::Answered(outcome) => Some(outcome),
+            Waiter::Answered(outcome) => {
+                self.undecoded.set(self.undecoded.get() - 1);
+                Some(outcome)
+            }
             _ => None,
         }
     }
 
+    /// Returns whether an answer of the trustee has arrived that is not decoded.
+    pub(super) fn has_undecoded(&self) -> bool {
+        self.undecoded.get() > 0
+    }
+
     /// A future is dropped: `then` receives its answer.
-    pub(super) fn abandon_waiter(
-        &self,
-        number: u32,
-        delegation: &Rc<Delegation>,
-        then: Box<dyn FnOnce(&Rc<Delegation>, Outcome)>,
-    ) {
+    pub(super) fn abandon_waiter(&self, number: u32, delegation: &Rc<Delegation>, then: Callback) {
         let is_answered = matches!(self.waiters.borrow()[number as usize], Waiter::Answered(_));
         if is_answered {
-            if let Waiter::Answered(outcome) = self.take_waiter(number) {
+            if let Some(outcome) = self.poll_waiter(number, None) {
                 then(delegation, outcome);
             }
         } else {
@@ -197,6 +261,7 @@ impl Caller {
             Waiter::Future(waker) => {
                 let waker = waker.take();
                 *waiter = Waiter::Answered(outcome);
+                self.undecoded.set(self.undecoded.get() + 1);
                 drop(waiters);
                 if let Some(waker) = waker {
                     waker.wake();
@@ -228,10 +293,11 @@ impl Caller {
             self.tell(delegation, waiter, Outcome::Gone { may_have_run: false });
             return waiter;
         }
-        let mut words = self.words.borrow_mut();
+        let lane = &self.lanes[if head.function == number::GIVE { EXPRESS } else { MAIN }];
+        let mut words = lane.words.borrow_mut();
         words.push_back(head.to_word());
         words.extend(args);
-        self.queue.borrow_mut().push_back(Queued { words: 1 + args.len(), waiter, blocked });
+        lane.queue.borrow_mut().push_back(Queued { words: 1 + args.len(), waiter, blocked });
         waiter
     }
 
@@ -266,44 +332,36 @@ impl Caller {
     /// Sends batches as long as requests wait and the window is open. Returns whether it sent one.
     pub(super) fn flush(self: &Rc<Self>, worker: &Worker, here: Here<'_>) -> bool {
         let mut has_sent = false;
-        while self.state.get() == State::Open && self.sent.get() - self.answered.get() < WINDOW {
-            let mut words = [0; BATCH_WORDS];
-            let Some((count, used)) = self.fill(&mut words) else { break };
-            self.send(worker, here, Kind::Requests, &words[..used], count);
-            has_sent = true;
+        for (number, lane) in self.lanes.iter().enumerate() {
+            let window = WINDOWS[number] + u32::from(worker.has(Plant::WideWindow));
+            while self.state.get() == State::Open
+                && lane.sent.get().wrapping_sub(lane.answered.get()) < window
+            {
+                let mut words = [0; BATCH_WORDS];
+                let Some((count, used)) = lane.fill(&mut words) else { break };
+                self.send(worker, here, number, Kind::Requests, &words[..used], count);
+                has_sent = true;
+            }
         }
         has_sent
     }
 
-    /// Takes the requests of the next batch out of the queue. Returns their number, and that of their words.
-    fn fill(&self, batch: &mut [u64; BATCH_WORDS]) -> Option<(usize, usize)> {
-        let (mut queue, mut words) = (self.queue.borrow_mut(), self.words.borrow_mut());
-        let mut in_flight = self.in_flight.borrow_mut();
-        let waiters = &mut in_flight[(self.sent.get().wrapping_add(1) % WINDOW) as usize];
-        let (mut count, mut used) = (0, 0);
-        while let Some(first) = queue.front() {
-            let is_blocked = first.blocked.as_ref().is_some_and(|blocked| blocked.get() > 0);
-            if is_blocked || count == MOST_REQUESTS || used + first.words > BATCH_WORDS {
-                break;
-            }
-            for (to, from) in batch[used..].iter_mut().zip(words.drain(..first.words)) {
-                *to = from;
-            }
-            used += first.words;
-            count += 1;
-            waiters.push(first.waiter);
-            queue.pop_front();
-        }
-        (count > 0).then_some((count, used))
-    }
-
     /// Writes a batch, and rings if the trustee does not look.
-    fn send(self: &Rc<Self>, worker: &Worker, here: Here<'_>, kind: Kind, words: &[u64], count: usize) {
+    fn send(
+        self: &Rc<Self>,
+        worker: &Worker,
+        here: Here<'_>,
+        number: usize,
+        kind: Kind,
+        words: &[u64],
+        count: usize,
+    ) {
         let Some(slots) = self.slots.get() else { return };
-        let batch = self.sent.get().wrapping_add(1);
-        self.sent.set(batch);
+        let lane = &self.lanes[number];
+        let batch = lane.sent.get().wrapping_add(1);
+        lane.sent.set(batch);
         let header = Header { batch, count: count as u8, words: words.len() as u8, kind };
-        let slot = slots.request(batch);
+        let slot = slots.request(number, batch);
         match here {
             Here::Mapped(host) => {
                 here.write_batch(slot, words, header);
@@ -316,10 +374,15 @@ impl Caller {
             Here::Hosted(_) => {
                 let mut chain = worker.empty_chain();
                 // The words first: a header is a later WRITE of the same chain.
+                if worker.has(Plant::HeaderFirst) {
+                    chain.write(slot, &[header.to_word()]);
+                }
                 if !words.is_empty() {
                     chain.write(slot.add(8), words);
                 }
-                chain.write(slot, &[header.to_word()]);
+                if !worker.has(Plant::HeaderFirst) {
+                    chain.write(slot, &[header.to_word()]);
+                }
                 self.chains.set(self.chains.get() + 1);
                 let caller = Rc::clone(self);
                 worker.submit_detached(chain, move |_, done| {
@@ -329,6 +392,9 @@ impl Caller {
                     caller.chains.set(caller.chains.get() - 1);
                     caller.free_if_unused();
                 });
+                if worker.has(Plant::SilentBatch) && batch.wrapping_sub(lane.answered.get()) > 1 {
+                    return;
+                }
                 let mut chain = worker.empty_chain();
                 chain.fetch_add(self.desk.bell(self.bell.get()), 1);
                 chain.fetch_add(self.desk.rung(), 1);
@@ -340,7 +406,8 @@ impl Caller {
     /// Tells the trustee that no request will follow.
     pub(super) fn close(self: &Rc<Self>, worker: &Worker, here: Here<'_>) {
         if self.state.get() == State::Open && !self.is_busy() {
-            self.send(worker, here, Kind::Close, &[], 0);
+            self.lanes[MAIN].in_flight.borrow_mut().push_back(Vec::new());
+            self.send(worker, here, MAIN, Kind::Close, &[], 0);
             self.state.set(State::Closing);
         }
     }
@@ -351,21 +418,26 @@ impl Caller {
     pub(super) fn take_answers(&self, delegation: &Rc<Delegation>, here: Here<'_>) -> bool {
         let Some(slots) = self.slots.get() else { return false };
         let mut has_taken = false;
-        while self.answered.get() != self.sent.get() {
-            let batch = self.answered.get().wrapping_add(1);
-            let slot = slots.answer(batch);
-            let header = Header::of(here.load(slot), batch).filter(|header| header.kind == Kind::Answers);
-            let Some(header) = header else { break };
-            let mut words = [0; SLOT_WORDS];
-            let words = &mut words[..usize::from(header.words)];
-            here.copy(slot.add(8), words);
-            self.answered.set(batch);
-            if self.state.get() == State::Closing {
-                self.end(delegation, batch);
-                return true;
+        for (number, lane) in self.lanes.iter().enumerate() {
+            while lane.is_in_flight() {
+                let batch = lane.answered.get().wrapping_add(1);
+                let slot = slots.answer(number, batch);
+                let header = Header::of(here.load(slot), batch).filter(|header| header.kind == Kind::Answers);
+                let Some(header) = header else { break };
+                let mut words = [0; SLOT_WORDS];
+                let words = &mut words[..usize::from(header.words)];
+                here.copy(slot.add(8), words);
+                lane.answered.set(batch);
+                if self.state.get() == State::Closing {
+                    self.end(delegation, batch);
+                    return true;
+                }
+                self.distribute(delegation, lane, words);
+                has_taken = true;
+                if self.slots.get().is_none() {
+                    return true;
+                }
             }
-            self.distribute(delegation, batch, words);
-            has_taken = true;
         }
         if has_taken {
             return true;
@@ -374,9 +446,11 @@ impl Caller {
     }
 
     /// Passes the answers of a batch to their waiters.
-    fn distribute(&self, delegation: &Rc<Delegation>, batch: u32, mut words: &[u64]) {
-        let place = (batch % WINDOW) as usize;
-        let mut waiters = std::mem::take(&mut self.in_flight.borrow_mut()[place]);
+    fn distribute(&self, delegation: &Rc<Delegation>, lane: &Lane, mut words: &[u64]) {
+        let Some(mut waiters) = lane.in_flight.borrow_mut().pop_front() else { return };
+        if delegation.has(Plant::SwappedAnswers) {
+            waiters.reverse();
+        }
         for waiter in waiters.drain(..) {
             let answer = words.split_first().and_then(|(first, rest)| {
                 let (status, count) = Status::of(*first)?;
@@ -387,11 +461,7 @@ impl Caller {
             // Words that are no answer were overwritten: the request may have been executed.
             self.tell(delegation, waiter, answer.unwrap_or(Outcome::Gone { may_have_run: true }));
         }
-        // For its memory. A callback may have sent batches, but not one of this place.
-        let mut in_flight = self.in_flight.borrow_mut();
-        if in_flight[place].capacity() == 0 {
-            in_flight[place] = waiters;
-        }
+        lane.spare.borrow_mut().push(waiters);
     }
 
     fn look_at_notice(&self, delegation: &Rc<Delegation>, here: Here<'_>, slots: Slots) -> bool {
@@ -409,23 +479,26 @@ impl Caller {
         }
     }
 
-    /// The trustee has ended, and has executed batches up to `last` at most.
+    /// The trustee has ended, and has executed batches of the main lane up to `last` at most.
     pub(super) fn end(&self, delegation: &Rc<Delegation>, last: u32) {
         self.state.set(State::Ended);
-        while self.answered.get() != self.sent.get() {
-            let batch = self.answered.get().wrapping_add(1);
-            self.answered.set(batch);
-            let waiters = std::mem::take(&mut self.in_flight.borrow_mut()[(batch % WINDOW) as usize]);
-            // Numbers that wrap around are at most `WINDOW` apart.
-            let may_have_run = last.wrapping_sub(batch) <= WINDOW;
-            for waiter in waiters {
-                self.tell(delegation, waiter, Outcome::Gone { may_have_run });
+        for lane in &self.lanes {
+            loop {
+                let Some(waiters) = lane.in_flight.borrow_mut().pop_front() else { break };
+                let batch = lane.answered.get().wrapping_add(1);
+                lane.answered.set(batch);
+                // Numbers that wrap around are a window apart at most.
+                let may_have_run = last.wrapping_sub(batch) <= WINDOWS[MAIN];
+                for waiter in waiters {
+                    self.tell(delegation, waiter, Outcome::Gone { may_have_run });
+                }
             }
-        }
-        self.words.borrow_mut().clear();
-        loop {
-            let Some(first) = self.queue.borrow_mut().pop_front() else { break };
-            self.tell(delegation, first.waiter, Outcome::Gone { may_have_run: false });
+            lane.answered.set(lane.sent.get());
+            lane.words.borrow_mut().clear();
+            loop {
+                let Some(first) = lane.queue.borrow_mut().pop_front() else { break };
+                self.tell(delegation, first.waiter, Outcome::Gone { may_have_run: false });
+            }
         }
         self.slots.set(None);
         self.free_if_unused();
@@ -447,7 +520,9 @@ impl Caller {
     /// The trustee is dead. What is in flight may have been executed.
     pub(super) fn trustee_died(&self, delegation: &Rc<Delegation>) {
         if self.state.get() != State::Ended {
-            self.end(delegation, self.sent.get());
+            let main = &self.lanes[MAIN];
+            let is_sure = delegation.has(Plant::SureOfDeath);
+            self.end(delegation, if is_sure { main.answered.get() } else { main.sent.get() });
         }
     }
 }

@@ -22,22 +22,23 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+use super::attend::Stored;
 use super::caller::Blocked;
 use super::context::Context;
 use super::function::{Method, Shim};
 use super::objects::Objects;
 use super::slots::{
-    BATCH_WORDS, FAR_WORDS, Header, Here, Kind, MOST_INLINE, Notice, Refusal, RequestHead, SLOT_WORDS, Slots,
-    Status, TRUSTEES_WORDS, WINDOW, head, number,
+    BATCH_WORDS, EXPRESS, FAR_WORDS, Header, Here, Kind, LANES, MAIN, MOST_INLINE, Notice, Refusal,
+    RequestHead, SLOT_WORDS, Slots, Status, TRUSTEES_WORDS, WINDOWS, head, number,
 };
 use super::state::{Delegation, Job};
 use super::way::Way;
-use crate::cell::{Blob, Owned};
 use crate::io::operations::*;
 use crate::memory::holdings::Content;
 use crate::memory::worker::Worker;
 use farfield_fabric::host::first_line;
 use farfield_fabric::program::{self, FunctionName, NamedFunction};
+use farfield_sim::Plant;
 use farfield_words::{Address, Message as _, Reader, ThreadId, WORD_BYTES, Writer};
 
 /// The bells of a desk.
@@ -93,8 +94,8 @@ pub(super) struct Pair {
     slots: Slots,
     pub(super) client: ThreadId,
     build: [u64; 2],
-    /// The number of the next batch.
-    next: u32,
+    /// The numbers of the next batches of its lanes.
+    next: [u32; LANES],
     functions: Vec<Bound>,
     is_active: bool,
     /// How often in a row its slots were empty.
@@ -103,7 +104,7 @@ pub(super) struct Pair {
     held: u32,
     state: PairState,
     /// Results in far memory that the client has not read yet.
-    results: Vec<Owned<Blob>>,
+    results: Vec<Stored>,
 }
 
 /// What a pair's next batch waits for.
@@ -121,13 +122,16 @@ struct Batch {
     count: usize,
 }
 
+/// A result that does not fit: the place of the answer's words, and the result.
+type Large = (usize, Vec<u64>);
+
 /// The answers to a batch.
 #[derive(Default)]
 struct Answers {
     count: usize,
     words: Vec<u64>,
-    /// Results that do not fit: the place of the answer's words, and the result.
-    large: Vec<(usize, Vec<u64>)>,
+    /// Results that are to be stored in far memory.
+    large: Vec<Large>,
     blocked: Option<Blocked>,
 }
 
@@ -196,7 +200,7 @@ impl Desk {
             has_served |= served == Served::Some;
             let stays = match served {
                 Served::Closed => {
-                    self.forget(worker, here, *pair);
+                    pair.forget(worker, here);
                     self.active.borrow_mut().swap_remove(place);
                     has_served = true;
                     continue;
@@ -208,7 +212,7 @@ impl Desk {
                 Served::None => {
                     pair.looks += 1;
                     // In the simulator all clients ring.
-                    here.is_mapped() && (pair.looks < LOOKS || !self.sleep(here, &mut pair))
+                    here.is_mapped() && (pair.looks < LOOKS || !pair.sleeps(here))
                 }
             };
             pair.is_active = stays;
@@ -220,20 +224,6 @@ impl Desk {
             }
         }
         has_served
-    }
-
-    /// Announces that the pair's slots are not looked at any more. Returns `false` if a batch has arrived meanwhile.
-    fn sleep(&self, here: Here<'_>, pair: &mut Pair) -> bool {
-        here.store(pair.slots.head(head::ASLEEP), 1);
-        here.fence();
-        if Header::of(here.load(pair.slots.request(pair.next)), pair.next)
-            .is_none_or(|header| header.kind == Kind::Answers)
-        {
-            return true;
-        }
-        here.store(pair.slots.head(head::ASLEEP), 0);
-        pair.looks = 0;
-        false
     }
 
     /// Takes the pairs that have said hello.
@@ -263,7 +253,7 @@ impl Desk {
                         slots,
                         client,
                         build: [words[head::BUILD], words[head::BUILD + 1]],
-                        next: 1,
+                        next: [1; LANES],
                         functions: Vec::new(),
                         is_active: true,
                         looks: 0,
@@ -320,33 +310,70 @@ impl Desk {
         pair: &mut Pair,
     ) -> Served {
         let mut served = Served::None;
-        for _ in 0..WINDOW {
+        while let Some(header) = pair.next_batch(here, EXPRESS) {
+            served = Served::Some;
+            self.serve_batch(delegation, worker, here, number, pair, EXPRESS, header);
+            if delegation.has(Plant::RepeatedBatch) && matches!(pair.state, PairState::Ready) {
+                pair.next[MAIN] = pair.next[MAIN].saturating_sub(1).max(1);
+            }
+        }
+        for _ in 0..WINDOWS[MAIN] {
             if !matches!(pair.state, PairState::Ready) {
                 break;
             }
-            let batch = pair.next;
-            let slot = pair.slots.request(batch);
-            let Some(header) = Header::of(here.load(slot), batch) else { break };
-            if header.kind == Kind::Answers {
-                break;
+            if delegation.has(Plant::ForgottenBatch) && pair.has_two(here) {
+                pair.next[MAIN] += 1;
             }
+            let Some(header) = pair.next_batch(here, MAIN) else { break };
             if header.kind == Kind::Close {
-                self.write_answers(worker, here, pair, &Answers::default());
+                pair.write_answers(worker, here, MAIN, &Answers::default());
                 return Served::Closed;
             }
             served = Served::Some;
-            let mut words = [0; SLOT_WORDS];
-            let words = &mut words[..usize::from(header.words)];
-            here.copy(slot.add(WORD_BYTES as u64), words);
-            let count = usize::from(header.count);
-            if !here.is_mapped() && requests(words, count).any(|(head, _)| head.is_far) {
-                pair.state = PairState::Fetches(Batch { words: words.to_vec(), count });
-                delegation.begin(Job::Fetch(number));
-                break;
-            }
-            self.execute(delegation, worker, here, number, pair, words, count, None);
+            self.serve_batch(delegation, worker, here, number, pair, MAIN, header);
         }
         served
+    }
+
+    #[allow(clippy::too_many_arguments)] // a batch, and where it comes from
+    fn serve_batch(
+        &self,
+        delegation: &Rc<Delegation>,
+        worker: &Worker,
+        here: Here<'_>,
+        number: usize,
+        pair: &mut Pair,
+        lane: usize,
+        header: Header,
+    ) {
+        let mut words = [0; SLOT_WORDS];
+        let words = &mut words[..usize::from(header.words)];
+        here.copy(pair.slots.request(lane, header.batch).add(WORD_BYTES as u64), words);
+        let count = usize::from(header.count);
+        if lane == EXPRESS {
+            // Its functions are the trustee's own, and wait for nothing.
+            let mut answers = Answers::default();
+            for (head, args) in requests(words, count) {
+                if head.function == number::GIVE {
+                    self.learn_of(head.object, args);
+                }
+                answers.words.push(Status::Done.to_word(0));
+                answers.count += 1;
+            }
+            return pair.write_answers(worker, here, EXPRESS, &answers);
+        }
+        if !here.is_mapped() && requests(words, count).any(|(head, _)| head.is_far) {
+            pair.state = PairState::Fetches(Batch { words: words.to_vec(), count });
+            return delegation.begin(Job::Fetch(number));
+        }
+        self.execute(delegation, worker, here, number, pair, words, count, None);
+    }
+
+    /// Learns that an edge has passed from one thread to another.
+    fn learn_of(&self, object: u32, args: &[u64]) {
+        let (from, to) = (ThreadId::of_word(word(args, 0)), ThreadId::of_word(word(args, 1)));
+        let unwanted = self.objects.borrow_mut().give(object, from, to, edge(args, 2));
+        discard(unwanted);
     }
 
     /// Returns what a pair's arguments in far memory are, in order.
@@ -417,7 +444,12 @@ impl Desk {
             let gives = way.into_gives();
             if !gives.is_empty() {
                 let blocked = answers.blocked.get_or_insert_with(Rc::default);
-                gives.into_iter().for_each(|give| delegation.tell_of(give, blocked));
+                for give in gives {
+                    delegation.tell_of(give, blocked);
+                }
+                if delegation.has(Plant::LateGive) {
+                    answers.blocked = None;
+                }
             }
             let length = answers.words.len() - start - 1;
             let rest = (count - index - 1) * FAR_WORDS;
@@ -435,7 +467,7 @@ impl Desk {
         let is_complete =
             answers.large.is_empty() && answers.blocked.as_ref().is_none_or(|blocked| blocked.get() == 0);
         if is_complete {
-            self.write_answers(worker, here, pair, &answers);
+            pair.write_answers(worker, here, MAIN, &answers);
             delegation.keep_scratch(answers.words);
             return;
         }
@@ -465,26 +497,21 @@ impl Desk {
             let context = Context::new(delegation, pair.client);
             return self.call(&context, bound, way, head.object, args, result);
         }
-        let edge = |at: usize| u128::from(word(args, at)) | u128::from(word(args, at + 1)) << 64;
         match head.function {
             number::BIND => pair.bind(args),
             number::DROP => {
-                let unwanted = self.objects.borrow_mut().drop_edge(head.object, Some(pair.client), edge(0));
-                discard(unwanted);
-            }
-            number::GIVE => {
-                let (from, to) = (ThreadId::of_word(word(args, 0)), ThreadId::of_word(word(args, 1)));
-                let unwanted = self.objects.borrow_mut().give(head.object, from, to, edge(2));
+                let unwanted =
+                    self.objects.borrow_mut().drop_edge(head.object, Some(pair.client), edge(args, 0));
                 discard(unwanted);
             }
             number::JOIN => {
-                if !self.objects.borrow_mut().join(head.object, pair.client, edge(0)) {
+                if !self.objects.borrow_mut().join(head.object, pair.client, edge(args, 0)) {
                     return Status::Refused(Refusal::NoSuchValue);
                 }
             }
             number::RELEASE => {
                 let at = word(args, 0);
-                pair.results.retain(|result| words_of(result).bits() != at);
+                pair.results.retain(|result| result.place()[0] != at);
             }
             _ => return Status::Refused(Refusal::Undecodable),
         }
@@ -503,9 +530,8 @@ impl Desk {
     ) -> Status {
         let taken = self.objects.borrow_mut().take(object);
         let (mut value, methods) = match taken {
-            None => return Status::Refused(Refusal::NoSuchValue),
-            Some(None) => return Status::Refused(Refusal::InUse),
-            Some(Some(taken)) => taken,
+            Ok(taken) => taken,
+            Err(refusal) => return Status::Refused(refusal),
         };
         let start = result.len();
         let called = catch_unwind(AssertUnwindSafe(|| {
@@ -544,28 +570,6 @@ impl Desk {
 
     // ---- answers -----------------------------------------------------------------------------------------------
 
-    /// Writes the answers to a pair's batch. The next one may be executed.
-    fn write_answers(&self, worker: &Worker, here: Here<'_>, pair: &mut Pair, answers: &Answers) {
-        let batch = pair.next;
-        pair.next = batch.wrapping_add(1);
-        let header = Header {
-            batch,
-            count: answers.count as u8,
-            words: answers.words.len() as u8,
-            kind: Kind::Answers,
-        };
-        let slot = pair.slots.answer(batch);
-        if here.is_mapped() {
-            return here.write_batch(slot, &answers.words, header);
-        }
-        let mut chain = worker.empty_chain();
-        if !answers.words.is_empty() {
-            chain.write(slot.add(WORD_BYTES as u64), &answers.words);
-        }
-        chain.write(slot, &[header.to_word()]);
-        worker.submit_detached(chain, |_, _| ());
-    }
-
     /// Writes the answers of parked batches that are complete. Returns whether there were any.
     fn answer_parked(&self, worker: &Worker, here: Here<'_>) -> bool {
         let parked = std::mem::take(&mut *self.parked.borrow_mut());
@@ -581,7 +585,7 @@ impl Desk {
                     if answers.large.is_empty()
                         && answers.blocked.as_ref().is_none_or(|blocked| blocked.get() == 0) =>
                 {
-                    self.write_answers(worker, here, &mut pair, &answers);
+                    pair.write_answers(worker, here, MAIN, &answers);
                     if !pair.is_active {
                         pair.is_active = true;
                         self.active.borrow_mut().push(number);
@@ -600,7 +604,7 @@ impl Desk {
     }
 
     /// Returns the results of a pair that are to be stored in far memory, with the address of the pair.
-    pub(super) fn large_results(&self, number: usize) -> Option<(Address, Vec<(usize, Vec<u64>)>)> {
+    pub(super) fn large_results(&self, number: usize) -> Option<(Address, Vec<Large>)> {
         let pairs = self.pairs.borrow();
         let pair = pairs.get(number)?.as_ref()?;
         let PairState::Answers(answers) = &pair.state else { return None };
@@ -608,33 +612,24 @@ impl Desk {
     }
 
     /// Puts the place of a stored result into the answers of a pair; `None` if it could not be stored.
-    pub(super) fn stored(&self, number: usize, at: usize, stored: Option<(Owned<Blob>, usize)>) {
+    pub(super) fn stored(&self, number: usize, at: usize, stored: Option<Stored>) {
         let mut pairs = self.pairs.borrow_mut();
         let Some(Some(pair)) = pairs.get_mut(number) else { return };
         let PairState::Answers(answers) = &mut pair.state else { return };
         answers.large.retain(|(place, _)| *place != at);
         let status = Status::of(answers.words[at]).map(|(status, _)| status);
-        let Some((blob, words)) = stored else {
+        let Some(stored) = stored else {
             answers.words[at] = Status::NoRoom.to_word(FAR_WORDS - 1);
             return;
         };
         // A message of a panic is never as long.
         let status = if status == Some(Status::Done) { Status::Far } else { Status::NoRoom };
         answers.words[at] = status.to_word(FAR_WORDS - 1);
-        answers.words[at + 1] = words_of(&blob).bits();
-        answers.words[at + 2] = words as u64;
-        pair.results.push(blob);
+        answers.words[at + 1..][..FAR_WORDS - 1].copy_from_slice(&stored.place());
+        pair.results.push(stored);
     }
 
     // ---- ends --------------------------------------------------------------------------------------------------
-
-    /// Forgets a pair whose client has closed it, or is dead.
-    fn forget(&self, worker: &Worker, here: Here<'_>, pair: Pair) {
-        if let Here::Hosted(sim) = here {
-            sim.unhost(pair.slots.block());
-        }
-        worker.heap().holdings.release(pair.held);
-    }
 
     /// Another thread has ended: it will send no request, and has no handles.
     pub(super) fn thread_ended(&self, worker: &Worker, here: Here<'_>, thread: ThreadId) {
@@ -642,16 +637,20 @@ impl Desk {
         loop {
             let pair = self.pairs.borrow_mut().iter_mut().find(|pair| ended(pair)).and_then(Option::take);
             let Some(pair) = pair else { break };
-            self.forget(worker, here, *pair);
+            pair.forget(worker, here);
         }
         let unwanted = self.objects.borrow_mut().ended(thread);
-        unwanted.into_iter().for_each(|value| discard(Some(value)));
+        for value in unwanted {
+            discard(Some(value));
+        }
     }
 
     /// Drops the trustee's values.
     pub(super) fn drop_values(&self) {
         let values = self.objects.borrow_mut().clear();
-        values.into_iter().for_each(|value| discard(Some(value)));
+        for value in values {
+            discard(Some(value));
+        }
     }
 
     /// Tells all clients that the trustee has gone, drops its values, and leaves the desk to others.
@@ -667,11 +666,11 @@ impl Desk {
         let pairs = std::mem::take(&mut *self.pairs.borrow_mut());
         for pair in pairs.into_iter().flatten() {
             let executed = match pair.state {
-                PairState::Answers(_) => pair.next,
-                _ => pair.next.wrapping_sub(1),
+                PairState::Answers(_) => pair.next[MAIN],
+                _ => pair.next[MAIN].wrapping_sub(1),
             };
             let slots = pair.slots;
-            self.forget(worker, here, *pair);
+            pair.forget(worker, here);
             tell(worker, here, slots, Notice::Gone(executed));
         }
         self.active.borrow_mut().clear();
@@ -691,6 +690,63 @@ enum Served {
 }
 
 impl Pair {
+    /// Returns the header of the next batch of a lane, if it has arrived.
+    #[inline]
+    fn next_batch(&self, here: Here<'_>, lane: usize) -> Option<Header> {
+        let batch = self.next[lane];
+        let header = Header::of(here.load(self.slots.request(lane, batch)), batch)?;
+        (header.kind != Kind::Answers).then_some(header)
+    }
+
+    /// Announces that its slots are not looked at any more. Returns `false` if a batch has arrived meanwhile.
+    fn sleeps(&mut self, here: Here<'_>) -> bool {
+        here.store(self.slots.head(head::ASLEEP), 1);
+        here.fence();
+        if (0..LANES).all(|lane| self.next_batch(here, lane).is_none()) {
+            return true;
+        }
+        here.store(self.slots.head(head::ASLEEP), 0);
+        self.looks = 0;
+        false
+    }
+
+    /// Writes the answers to the next batch of a lane. The next one may be executed.
+    fn write_answers(&mut self, worker: &Worker, here: Here<'_>, lane: usize, answers: &Answers) {
+        let batch = self.next[lane];
+        self.next[lane] = batch.wrapping_add(1);
+        let header = Header {
+            batch,
+            count: answers.count as u8,
+            words: answers.words.len() as u8,
+            kind: Kind::Answers,
+        };
+        let slot = self.slots.answer(lane, batch);
+        if here.is_mapped() {
+            return here.write_batch(slot, &answers.words, header);
+        }
+        let mut chain = worker.empty_chain();
+        if !answers.words.is_empty() {
+            chain.write(slot.add(WORD_BYTES as u64), &answers.words);
+        }
+        chain.write(slot, &[header.to_word()]);
+        worker.submit_detached(chain, |_, _| ());
+    }
+
+    /// Forgets the pair, whose client has closed it, or is dead.
+    fn forget(self, worker: &Worker, here: Here<'_>) {
+        if let Here::Hosted(sim) = here {
+            sim.unhost(self.slots.block());
+        }
+        worker.heap().holdings.release(self.held);
+    }
+
+    /// Returns whether the next two batches have arrived.
+    fn has_two(&self, here: Here<'_>) -> bool {
+        let batch = self.next[MAIN];
+        let has = |batch| Header::of(here.load(self.slots.request(MAIN, batch)), batch).is_some();
+        has(batch) && has(batch.wrapping_add(1))
+    }
+
     /// Gives a number to a function.
     fn bind(&mut self, args: &[u64]) {
         let expected = self.functions.len() as u64 + u64::from(number::FIRST);
@@ -725,17 +781,16 @@ pub(super) fn tell(worker: &Worker, here: Here<'_>, slots: Slots, notice: Notice
     }
 }
 
-/// Returns the address of the words in a blob.
-pub(super) fn words_of(blob: &Owned<Blob>) -> Address {
-    blob.as_ptr().address().add(WORD_BYTES as u64)
-}
-
 /// Drops a value of a program, which may panic.
 pub(super) fn discard(value: Option<Box<dyn Any>>) {
     if let Some(value) = value {
         // The trustee lives on. The panic was reported by its hook.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
     }
+}
+
+fn edge(words: &[u64], index: usize) -> u128 {
+    u128::from(word(words, index)) | u128::from(word(words, index + 1)) << 64
 }
 
 fn word(words: &[u64], index: usize) -> u64 {

@@ -16,6 +16,7 @@ use std::any::Any;
 use std::collections::HashSet;
 
 use super::function::Method;
+use super::slots::Refusal;
 use farfield_words::ThreadId;
 
 /// The bits of an object's number that are its index.
@@ -41,6 +42,9 @@ struct Entry {
     /// The shares of other threads.
     shares: Vec<(ThreadId, u128)>,
 }
+
+/// A value that a function uses, with the methods of its type.
+pub(super) type Taken = (Box<dyn Any>, &'static [Method]);
 
 /// A value that no handle leads to any more, to be dropped outside of all borrows.
 pub(super) type Unwanted = Option<Box<dyn Any>>;
@@ -89,10 +93,11 @@ impl Objects {
         }
     }
 
-    /// Takes a value out, so that a function can use it. `None` if there is none; `Some(None)` if it is in use.
-    pub(super) fn take(&mut self, object: u32) -> Option<Option<(Box<dyn Any>, &'static [Method])>> {
-        let entry = self.entry(object)?;
-        Some(entry.value.take().map(|value| (value, entry.methods)))
+    /// Takes a value out, so that a function can use it.
+    pub(super) fn take(&mut self, object: u32) -> Result<Taken, Refusal> {
+        let entry = self.entry(object).ok_or(Refusal::NoSuchValue)?;
+        let value = entry.value.take().ok_or(Refusal::InUse)?;
+        Ok((value, entry.methods))
     }
 
     /// Puts a value back. Returns it if no handle is left.
@@ -201,8 +206,8 @@ mod tests {
 
     use super::*;
 
-    fn thread(number: u64) -> ThreadId {
-        ThreadId::new(NonZeroU64::new(number + 1).unwrap())
+    fn thread(number: usize) -> ThreadId {
+        ThreadId::new(NonZeroU64::new(number as u64 + 1).unwrap())
     }
 
     #[test]
@@ -213,24 +218,18 @@ mod tests {
         let second = objects.add(Box::new(2_u64), &[], 6).unwrap();
         assert_ne!(first, second);
         assert!(!objects.has(first) && objects.has(second));
-        assert!(objects.take(first).is_none());
+        assert_eq!(objects.take(first).err(), Some(Refusal::NoSuchValue));
     }
 
     #[test]
     fn a_value_in_use_is_dropped_when_it_is_put_back() {
         let mut objects = Objects::default();
         let object = objects.add(Box::new(1_u64), &[], 5).unwrap();
-        let (value, _) = objects.take(object).unwrap().unwrap();
-        assert!(objects.take(object).unwrap().is_none(), "in use");
+        let (value, _) = objects.take(object).ok().unwrap();
+        assert_eq!(objects.take(object).err(), Some(Refusal::InUse));
         assert!(objects.drop_edge(object, None, 5).is_none());
         assert!(objects.put(object, value).is_some());
         assert!(objects.is_empty());
-    }
-
-    #[derive(Clone, Debug)]
-    enum Message {
-        Drop(usize, u128),
-        Give(usize, usize, u128),
     }
 
     proptest! {
@@ -260,20 +259,18 @@ mod tests {
                         edges[to] ^= edge;
                     }
                     4 | 5 if edges[from] != 0 => {
-                        late.push(Message::Drop(from, std::mem::take(&mut edges[from])));
+                        late.push((from, std::mem::take(&mut edges[from])));
                     }
                     6 if !late.is_empty() => {
-                        let message = late.swap_remove((random as usize) % late.len());
-                        if let Message::Drop(from, edge) = message {
-                            is_dropped |= objects.drop_edge(object, Some(thread(from)), edge).is_some();
-                        }
+                        let (from, edge) = late.swap_remove((random as usize) % late.len());
+                        is_dropped |= objects.drop_edge(object, Some(thread(from)), edge).is_some();
                     }
                     7 => {
                         dead[from] = true;
                         edges[from] = 0;
                         // Its messages are lost, or come late.
                         if random & 1 == 0 {
-                            late.retain(|message| !matches!(message, Message::Drop(by, _) if *by == from));
+                            late.retain(|(by, _)| *by != from);
                         }
                         is_dropped |= !objects.ended(thread(from)).is_empty();
                     }
@@ -281,12 +278,10 @@ mod tests {
                 }
                 let is_held = edges.iter().any(|edge| *edge != 0);
                 prop_assert!(!(is_held && is_dropped), "dropped while a handle lives");
-                // A late drop of a dead thread cancels its own share twice only if the share is gone: see `share`.
                 if !is_held && late.is_empty() {
                     prop_assert!(is_dropped, "no handle lives, and nothing is on its way");
                 }
             }
-            let _ = Message::Give(0, 0, 0);
         }
     }
 }

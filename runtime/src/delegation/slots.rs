@@ -9,12 +9,15 @@
 //!                            4 answer slots: header, up to 55 words
 //! ```
 //!
+//! Three slots are the *main lane*, one is the *express lane*, which has numbers of its own. It carries what another trustee must know before this one answers
+//! a batch, or sends one: otherwise three trustees could wait for each other in a circle. Its requests wait for nothing.
+//!
 //! Where all processes map one memory there are no answer slots: a batch is answered in its own slot, so up to three small requests and their answers share a
 //! line.
 //!
-//! A header is one word, and is written last: the number of the batch, of its requests and of its words. A batch has the slot of its number modulo
-//! 4. A client writes batch `n` only when it has the answers to batch `n - 4`; so no slot is overwritten that the other end has not read, and
-//! neither end clears one. Numbers have 32 bits: an old header is that of the batch 4 before, or of none.
+//! A header is one word, and is written last: the number of the batch, of its requests and of its words. A batch of a lane with `w` slots has the slot of
+//! its number modulo `w`. A client writes batch `n` only when it has the answers to batch `n - w`; so no slot is overwritten that the other end has not
+//! read, and neither end clears one. Numbers have 32 bits: an old header is that of the batch `w` before, or of none.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -24,8 +27,16 @@ use farfield_fabric::host::Host;
 use farfield_sim::Sim;
 use farfield_words::{Address, WORD_BYTES};
 
-/// The batches of a pair that may be unanswered.
-pub(super) const WINDOW: u32 = 4;
+/// The slots of a pair, for requests and for answers.
+const SLOTS: usize = 4;
+/// The lanes of a pair.
+pub(super) const LANES: usize = 2;
+/// The lane of requests that must not wait for others.
+pub(super) const EXPRESS: usize = 1;
+/// The lane of all others.
+pub(super) const MAIN: usize = 0;
+/// The batches of each lane that may be unanswered.
+pub(super) const WINDOWS: [u32; LANES] = [3, 1];
 /// The words of a slot: 7 lines.
 pub(super) const SLOT_WORDS: usize = 56;
 /// The words of a batch without its header.
@@ -56,9 +67,9 @@ pub(super) mod number {
 const HEAD_WORDS: usize = 16;
 const NOTICE_WORDS: usize = 8;
 /// The words of a pair in the trustee's memory.
-pub(super) const TRUSTEES_WORDS: usize = HEAD_WORDS + WINDOW as usize * SLOT_WORDS;
+pub(super) const TRUSTEES_WORDS: usize = HEAD_WORDS + SLOTS * SLOT_WORDS;
 /// The words in the client's memory, where answers have their own slots.
-pub(super) const CLIENTS_WORDS: usize = NOTICE_WORDS + WINDOW as usize * SLOT_WORDS;
+pub(super) const CLIENTS_WORDS: usize = NOTICE_WORDS + SLOTS * SLOT_WORDS;
 const _: () = assert!((TRUSTEES_WORDS + CLIENTS_WORDS) * WORD_BYTES <= 4096, "a pair has at most 4 KiB");
 
 /// The words of a pair where answers have no slots of their own.
@@ -273,6 +284,12 @@ pub(super) struct Slots {
     is_mapped: bool,
 }
 
+/// Returns the number of a batch's slot.
+#[inline]
+fn slot(lane: usize, batch: u32) -> usize {
+    if lane == MAIN { (batch % WINDOWS[MAIN]) as usize } else { SLOTS - 1 }
+}
+
 fn word(block: Address, index: usize) -> Address {
     block.add((index * WORD_BYTES) as u64)
 }
@@ -291,17 +308,19 @@ impl Slots {
         word(self.block, index)
     }
 
+    /// Returns the slot of a batch of a lane.
     #[inline]
-    pub(super) fn request(self, batch: u32) -> Address {
-        word(self.block, HEAD_WORDS + (batch % WINDOW) as usize * SLOT_WORDS)
+    pub(super) fn request(self, lane: usize, batch: u32) -> Address {
+        word(self.block, HEAD_WORDS + slot(lane, batch) * SLOT_WORDS)
     }
 
+    /// Returns the slot of its answers.
     #[inline]
-    pub(super) fn answer(self, batch: u32) -> Address {
+    pub(super) fn answer(self, lane: usize, batch: u32) -> Address {
         if self.is_mapped {
-            return self.request(batch);
+            return self.request(lane, batch);
         }
-        word(self.notice(), NOTICE_WORDS + (batch % WINDOW) as usize * SLOT_WORDS)
+        word(self.notice(), NOTICE_WORDS + slot(lane, batch) * SLOT_WORDS)
     }
 
     /// Returns the first word in the client's memory.
@@ -469,11 +488,16 @@ mod tests {
     #[test]
     fn batches_have_slots_of_whole_lines() {
         let slots = Slots::new(Address::new(0, 4096), false);
-        for batch in 0..8 {
-            assert!(slots.request(batch).offset().is_multiple_of(64), "{batch}");
-            assert!(slots.answer(batch).offset().is_multiple_of(64), "{batch}");
-            assert_eq!(slots.request(batch), slots.request(batch + WINDOW));
+        let mut all = std::collections::HashSet::new();
+        for (lane, window) in WINDOWS.into_iter().enumerate() {
+            for batch in 0..8 {
+                let (request, answer) = (slots.request(lane, batch), slots.answer(lane, batch));
+                assert!(request.offset().is_multiple_of(64) && answer.offset().is_multiple_of(64));
+                assert_eq!(request, slots.request(lane, batch + window));
+                all.extend([request, answer]);
+            }
         }
+        assert_eq!(all.len(), 2 * SLOTS);
         assert_eq!(slots.notice().offset() - slots.block().offset(), (TRUSTEES_WORDS * 8) as u64);
     }
 }

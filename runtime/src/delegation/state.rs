@@ -14,6 +14,7 @@ use super::slots::{Here, RequestHead, number};
 use super::way::{Give, Hold, Holds, Whereabouts};
 use crate::io::operations::*;
 use crate::memory::worker::{Service, Worker};
+use farfield_sim::Plant;
 use farfield_words::{Address, ThreadId};
 
 /// Work of the thread that takes round trips, or time.
@@ -54,6 +55,8 @@ pub(super) struct Delegation {
     is_watching: Cell<bool>,
     /// True once the thread has ended.
     pub(super) is_closed: Cell<bool>,
+    /// The planted bug.
+    plant: Plant,
 }
 
 impl Delegation {
@@ -74,6 +77,7 @@ impl Delegation {
                 is_serving: Cell::default(),
                 is_watching: Cell::default(),
                 is_closed: Cell::default(),
+                plant: Plant::ALL.iter().copied().find(|plant| worker.has(*plant)).unwrap_or(Plant::None),
             })
         });
         Self::of_service(service).expect("a thread has no other service")
@@ -82,6 +86,11 @@ impl Delegation {
     /// Returns the state of a thread, if it has one.
     pub(super) fn of_service(service: &Rc<dyn Service>) -> Option<Rc<Self>> {
         service.as_any().downcast_ref::<Self>()?.this.upgrade()
+    }
+
+    /// Returns whether this bug is planted.
+    pub(super) fn has(&self, plant: Plant) -> bool {
+        self.plant == plant
     }
 
     pub(super) fn me(&self) -> ThreadId {
@@ -246,6 +255,11 @@ impl Delegation {
 
     fn serve_once(&self, worker: &Worker) -> bool {
         let (Some(this), Some(here)) = (self.this.upgrade(), Here::of(worker)) else { return false };
+        if let Here::Hosted(sim) = here
+            && sim.is_dead()
+        {
+            return false;
+        }
         let mut has_worked = false;
         if worker.io.endpoint.is_asynchronous() {
             // A chain that has completed may have kept a pair's words from being free.

@@ -10,21 +10,22 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll};
 
-use super::attend::{take_desk, wait_until};
-use super::caller::{Blocked, Caller, Outcome, State, Waiter};
+use super::attend::{Stored, store, take_desk, wait_until};
+use super::caller::{Blocked, Caller, Outcome, State, Undecoded, Waiter};
 use super::context::{Context, Reaction};
-use super::desk::{discard, words_of};
+use super::desk::discard;
 use super::function::{Delegated, Method, Naming, by_position, with_context_by_position};
-use super::slots::{Here, MOST_INLINE, RequestHead, Status, number};
+use super::slots::{Here, MOST_INLINE, Refusal, RequestHead, Status, number};
 use super::state::{Delegation, Job};
 use super::way::{HANDLE_WORDS, Hold, Way, Whereabouts};
-use crate::cell::{Blob, Owned};
+use crate::cell::Blob;
 use crate::error::{self, Error, Result};
 use crate::io::operations::*;
 use crate::pointer::RemotePtr;
 use crate::session::ComputeThread;
 use farfield_fabric::host::first_line;
 use farfield_macros::remote;
+use farfield_sim::Plant;
 use farfield_words::fingerprint;
 use farfield_words::{Message, Reader, ThreadId, WORD_BYTES, Writer};
 
@@ -145,6 +146,9 @@ impl<A: Message> Unsent<A> {
         let mut blocked = None;
         for give in gives {
             delegation.tell_of(give, blocked.get_or_insert_with(Rc::default));
+        }
+        if delegation.has(Plant::LateGive) {
+            blocked = None;
         }
         (std::mem::take(&mut self.words), blocked)
     }
@@ -390,9 +394,9 @@ impl<T: 'static> Trust<T> {
         caller: &Rc<Caller>,
         naming: Naming,
         then: impl FnOnce(Result<R>) + 'static,
-        large: Option<Owned<Blob>>,
+        large: Option<Stored>,
     ) -> (Waiter, Option<[u64; 2]>) {
-        let far = large.as_ref().map(place_of);
+        let far = large.as_ref().map(Stored::place);
         let (trustee, caller) = (self.trustee(), Rc::clone(caller));
         let then = move |delegation: &Rc<Delegation>, outcome: Outcome| {
             drop(large);
@@ -414,9 +418,8 @@ impl<T: 'static> Trust<T> {
         let Some(desk) = delegation.desk() else { return refused("the thread has ended") };
         let taken = desk.objects.borrow_mut().take(object);
         let mut value = match taken {
-            None => return refused(super::slots::Refusal::NoSuchValue.reason()),
-            Some(None) => return refused(super::slots::Refusal::InUse.reason()),
-            Some(Some((value, _))) => value,
+            Ok((value, _)) => value,
+            Err(refusal) => return refused(refusal.reason()),
         };
         let called = match value.downcast_mut::<T>() {
             None => None,
@@ -428,7 +431,7 @@ impl<T: 'static> Trust<T> {
         let unwanted = desk.objects.borrow_mut().put(object, value);
         discard(unwanted);
         match called {
-            None => refused(super::slots::Refusal::OtherType.reason()),
+            None => refused(Refusal::OtherType.reason()),
             Some(Ok(result)) => Ok(result),
             Some(Err(panic)) => Err(panicked(naming, delegation.me(), first_line(panic))),
         }
@@ -437,7 +440,7 @@ impl<T: 'static> Trust<T> {
     /// Uses a value of this thread's own; `None` if it is not, or is in use.
     pub(super) fn with_own<R>(&self, delegation: &Rc<Delegation>, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         let desk = delegation.desk().filter(|_| self.trustee() == delegation.me())?;
-        let (mut value, _) = desk.objects.borrow_mut().take(self.hold.of.object)??;
+        let (mut value, _) = desk.objects.borrow_mut().take(self.hold.of.object).ok()?;
         let result = value.downcast_mut::<T>().map(f);
         let unwanted = desk.objects.borrow_mut().put(self.hold.of.object, value);
         discard(unwanted);
@@ -459,7 +462,7 @@ impl<T: 'static> Trust<T> {
         let (caller, number) = self.named(delegation, &naming)?;
         let unsent = Unsent::new(delegation, self.trustee(), args);
         let large = store_large(ct, &unsent, self.hold.of).await?;
-        let far = large.as_ref().map(place_of);
+        let far = large.as_ref().map(Stored::place);
         let waiter = self.send(delegation, &caller, number, unsent, (Waiter::Future(None), far));
         let answer = Answer::<R> {
             ct,
@@ -474,6 +477,7 @@ impl<T: 'static> Trust<T> {
         match outcome {
             Outcome::Answer(Status::Far, place) => {
                 let (at, words) = read_place(&place);
+                let _undecoded = Undecoded::of(&caller);
                 let read = ct.read_words(at, words, |words| Ok(words.to_vec())).await;
                 release(delegation, &self.hold.of, at);
                 decode(delegation, self.trustee(), &naming, read.ok())
@@ -587,7 +591,7 @@ async fn store_large<A: Message>(
     ct: &ComputeThread,
     unsent: &Unsent<A>,
     of: Whereabouts,
-) -> Result<Option<Owned<Blob>>> {
+) -> Result<Option<Stored>> {
     let words = &unsent.words;
     if words.len() <= MOST_INLINE {
         return Ok(None);
@@ -595,18 +599,7 @@ async fn store_large<A: Message>(
     if words.len() * WORD_BYTES > Blob::MAX_BYTES {
         return Err(too_large(words.len()));
     }
-    let near = RemotePtr::<Blob>::from_address(of.desk.0);
-    let mut blob = Blob::zeroed_in(ct.near(near), words.len() * WORD_BYTES).await?;
-    Blob::bytes_mut(&mut blob).copy_from_slice(bytemuck::cast_slice(words));
-    let (at, words) = blob.written();
-    ct.write_words(at, words).await?;
-    Ok(Some(blob))
-}
-
-/// Returns the address and the number of the words in a blob.
-fn place_of(blob: &Owned<Blob>) -> [u64; 2] {
-    let bytes = blob.written().1[0];
-    [words_of(blob).bits(), bytes / WORD_BYTES as u64]
+    store(ct, of.desk.0, words).await.map(Some)
 }
 
 fn read_place(place: &[u64]) -> (farfield_words::Address, usize) {
@@ -634,9 +627,12 @@ fn receive<R: Message>(
     };
     let (at, words) = read_place(&place);
     let of = Whereabouts { trustee, desk: caller.desk, object: 0 };
+    let undecoded = Undecoded::of(caller);
     let then = move |delegation: &Rc<Delegation>, words: Option<Vec<u64>>| {
         release(delegation, &of, at);
-        then(decode(delegation, trustee, &naming, words));
+        let result = decode(delegation, trustee, &naming, words);
+        drop(undecoded);
+        then(result);
     };
     delegation.begin(Job::Read { at, words, then: Box::new(then) });
 }
@@ -711,7 +707,7 @@ struct Answer<'a, R: Message> {
     /// `None` once it was taken.
     waiter: Cell<Option<u32>>,
     /// The arguments in far memory, which the trustee may read until it has answered.
-    large: Option<Owned<Blob>>,
+    large: Option<Stored>,
     result: PhantomData<fn() -> R>,
 }
 

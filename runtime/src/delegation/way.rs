@@ -5,6 +5,7 @@ use std::rc::{Rc, Weak};
 
 use super::desk::DeskPlaces;
 use super::state::Delegation;
+use farfield_sim::Plant;
 use farfield_words::{Address, Reader, ThreadId, Writer};
 
 /// Where a value is.
@@ -111,6 +112,9 @@ impl Way {
 impl Hold {
     /// Gives away a handle: all of the edge if it is the last one of the thread, otherwise a fresh part of it.
     pub(super) fn detach(self: Rc<Self>) -> u128 {
+        if self.delegation.has(Plant::SharedEdge) {
+            return self.edge.get();
+        }
         if Rc::strong_count(&self) == 1 {
             return self.edge.replace(0);
         }

@@ -254,6 +254,11 @@ impl Sim {
         self.plant == plant
     }
 
+    /// Returns whether the thread is dead: it may die in the middle of a poll, and nothing that it does afterwards has an effect.
+    pub fn is_dead(&self) -> bool {
+        self.world.lock().is_dead(self.thread)
+    }
+
     /// Returns whether the thread is dead and its memory is lost with it.
     pub fn has_lost_memory(&self) -> bool {
         self.world.lock().has_lost_memory(self.thread)
