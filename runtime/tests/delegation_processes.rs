@@ -1,0 +1,211 @@
+//! Delegation between processes that share memory. Some are killed: their clients are told, and their handles do not count any more.
+//!
+//! The other processes run this program in a role that an environment variable names.
+
+#![cfg(target_os = "linux")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use farfield::memory_node::{MemoryNode, MemoryNodeOptions, Stopper};
+use farfield::prelude::*;
+use farfield::{Error, StoredTrust};
+
+const ROLE: &str = "FARFIELD_TEST_DELEGATION_ROLE";
+const CLUSTER: &str = "FARFIELD_TEST_DELEGATION_CLUSTER";
+
+/// A memory node of this process.
+struct Node {
+    url: String,
+    stopper: Stopper,
+    serves: Option<JoinHandle<()>>,
+}
+
+/// A process in a role.
+struct Process(Child);
+
+impl Node {
+    fn new(name: &str) -> Self {
+        let name = format!("shm:delegation-{name}-{}", std::process::id());
+        let mut options = MemoryNodeOptions::new(&name);
+        options.segment_bytes = 4 << 20;
+        options.lease = Duration::from_millis(500);
+        let node = MemoryNode::listen(&options).unwrap();
+        let (url, stopper) = (node.urls()[0].clone(), node.stopper().unwrap());
+        let serves = std::thread::spawn(move || node.serve().unwrap());
+        Self { url, stopper, serves: Some(serves) }
+    }
+
+    /// Starts a process in a role, and waits until it reports that it is ready.
+    fn start(&self, role: &str) -> Process {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "other_process", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .env(CLUSTER, &self.url)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap().contains("it is ready")), "{role} has ended");
+        Process(child)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        self.serves.take().unwrap().join().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Reports that the process is ready, and serves until it is killed.
+async fn say_and_serve(ct: &ComputeThread) {
+    println!("it is ready");
+    std::io::stdout().flush().unwrap();
+    loop {
+        ct.sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// A value of the process that waits.
+struct Noisy(u64);
+
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+impl Drop for Noisy {
+    fn drop(&mut self) {
+        DROPPED.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+async fn find<T: 'static>(ct: &ComputeThread) -> Result<Trust<T>> {
+    let stored: RemotePtr<StoredTrust<T>> = ct.lookup("value").await?;
+    Trust::open(stored, ct).await
+}
+
+#[test]
+#[ignore = "the other tests start it as a process, in a role"]
+fn other_process() {
+    let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
+    let role = variable(ROLE);
+    let done = Cluster::connect(&variable(CLUSTER)).unwrap().run(1, async |ct| {
+        match role.as_str() {
+            "trustee" => {
+                let counter = ct.entrust(0_u64).await?.store(ct).await?;
+                ct.publish("value", counter).await?;
+                say_and_serve(ct).await;
+            }
+            "client" => {
+                let noisy: Trust<Noisy> = find(ct).await?;
+                assert_eq!(
+                    noisy
+                        .apply(ct, 5, |noisy, by: u64| {
+                            noisy.0 += by;
+                            noisy.0
+                        })
+                        .await?,
+                    5
+                );
+                say_and_serve(ct).await;
+            }
+            role => panic!("{role} is no role"),
+        }
+        Ok(())
+    });
+    done.unwrap();
+}
+
+fn add(count: &mut u64, by: u64) -> u64 {
+    *count += by;
+    *count
+}
+
+#[test]
+fn processes_request_of_each_other_until_one_is_killed() {
+    let node = Node::new("trustee");
+    let trustee = node.start("trustee");
+    let cluster = Cluster::connect(&node.url).unwrap();
+    let killed = std::sync::Mutex::new(Some(trustee));
+    let counts = cluster.run(2, async |ct| {
+        let counter = find::<u64>(ct).await?;
+        for _ in 0..1_000 {
+            counter.apply(ct, 1, add).await?;
+        }
+        // Many at a time, some of them large.
+        ct.tasks(16, async |task| {
+            let padding = vec![1_u64; if task % 4 == 0 { 200 } else { task }];
+            let back = counter.apply(ct, padding.clone(), |count, padding: Vec<u64>| {
+                *count += padding[0];
+                padding
+            });
+            assert!(back.await? == padding);
+            Ok(())
+        })
+        .await?;
+        let panicked = counter.apply(ct, Vec::new(), |_, padding: Vec<u64>| padding[0]).await.unwrap_err();
+        assert!(matches!(panicked, Error::DelegatedPanicked(_)), "{panicked}");
+        ct.barrier("counted").await?;
+        let count = counter.apply(ct, 0, add).await?;
+        ct.barrier("read").await?;
+        if ct.index() == 0 {
+            drop(killed.lock().unwrap().take());
+        }
+        ct.barrier("killed").await?;
+        let gone = counter.apply(ct, 1, add).await.unwrap_err();
+        assert!(
+            matches!(&gone, Error::TrusteeGone(gone) if gone.function.contains("delegation_processes.rs")),
+            "{gone}"
+        );
+        let again = counter.apply(ct, 1, add).await.unwrap_err();
+        assert!(matches!(again, Error::TrusteeGone(gone) if !gone.may_have_run));
+        Ok(count)
+    });
+    for count in counts.unwrap() {
+        assert_eq!(count, 2_032);
+    }
+}
+
+#[test]
+fn the_handles_of_a_killed_process_do_not_count() {
+    let node = Node::new("client");
+    let cluster = Cluster::connect(&node.url).unwrap();
+    let done = cluster.run(1, async |ct| {
+        let stored = ct.entrust(Noisy(0)).await?.store(ct).await?;
+        ct.publish("value", stored).await?;
+        let starts = std::thread::scope(|scope| {
+            let started = scope.spawn(|| node.start("client"));
+            // This thread serves the client meanwhile.
+            serve_until(ct, || started.is_finished());
+            started.join().unwrap()
+        });
+        let taken: Trust<Noisy> = Trust::take(ct.unpublish("value").await?, ct).await?;
+        drop(taken);
+        for _ in 0..10 {
+            ct.sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(DROPPED.load(Ordering::SeqCst), 0, "the client has a handle");
+        drop(starts);
+        while DROPPED.load(Ordering::SeqCst) == 0 {
+            ct.sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    });
+    done.unwrap();
+}
+
+/// Serves requests until something is true: each guard serves.
+fn serve_until(ct: &ComputeThread, is_true: impl Fn() -> bool) {
+    while !is_true() {
+        drop(ct.pin());
+    }
+}
