@@ -118,7 +118,7 @@ use farfield::{Bytes, Error, error};
 
 use cache::HotSlots;
 use counters::Counting;
-use directory::{Directory, Known};
+use directory::Directory;
 use entry::{check_size, entry_bytes, new_entry, not_an_entry, split_entry, write_entry};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use layout::*;
@@ -192,7 +192,7 @@ impl<K: Bytes, V: Bytes> HashMap<K, V> {
     /// Sets the size of the handle's cache: one half for the directory, one for the slots of keys that were used lately. 1 MiB by default.
     #[must_use]
     pub fn with_cache(mut self, bytes: usize) -> Self {
-        let bound = bytes / 2 / size_of::<Option<Known>>() / self.tables.directories.len().max(1);
+        let bound = bytes / 2 / Directory::<Table>::TABLE_BYTES / self.tables.directories.len().max(1);
         for directory in &mut self.tables.directories {
             directory.set_bound(bound);
         }

@@ -114,7 +114,7 @@ use farfield::prelude::*;
 use farfield::{Error, error};
 
 use super::counters::{Counters, Counting};
-use super::directory::{Directory, Known};
+use super::directory::Directory;
 use super::layout::{Shard, TableTag, seed};
 use buckets::{InlineShard, InlineTable, Locks};
 use operations::{Change, InlineTables};
@@ -152,17 +152,17 @@ impl<K: Word, V: Word> InlineHashMap<K, V> {
     #[doc(hidden)]
     pub async fn create_masked(mask: u64, ct: &ComputeThread) -> Result<RemotePtr<InlineHashMapRoot<K, V>>> {
         ct.check_compressible()?;
-        let mut shards = Vec::new();
+        let (mut shards, seed) = (Vec::new(), seed(ct));
         for node in 0..ct.nodes() {
             let init = InlineShard::init(Shard::init(), Locks::init());
             let shard = InlineShard::new_in(ct.on_node(node as u16), init).await?.write(ct).await?;
             let directory: RemotePtr<Shard<InlineTable>> =
                 RemotePtr::from_address(shard.directory().address());
-            let table = growth::empty_table(directory, ct).await?.write(ct).await?;
+            let table = growth::empty_table(directory, seed, ct).await?.write(ct).await?;
             directory.base().at(0).store(&ct.pin(), table, TableTag::new(0, 0, false)).await?;
             shards.push(shard);
         }
-        let init = InlineHashMapRoot::init(seed(ct), mask, Self::TYPES, shards);
+        let init = InlineHashMapRoot::init(seed, mask, Self::TYPES, shards);
         InlineHashMapRoot::new_in(ct, init).await?.write(ct).await
     }
 
@@ -184,7 +184,9 @@ impl<K: Word, V: Word> InlineHashMap<K, V> {
         };
         let directories = shards.iter().map(directory).collect();
         let counting = Counting::default();
-        let tables = InlineTables { seed: map.seed, mask: map.mask, shards, directories, counting };
+        let is_immediate = ct.is_immediate();
+        let tables =
+            InlineTables { seed: map.seed, mask: map.mask, shards, directories, counting, is_immediate };
         let map = Self { root, tables, stored: PhantomData }.with_cache(CACHE_BYTES);
         ct.tasks(map.tables.directories.len(), async |shard| {
             map.tables.directories[shard].load_levels(g).await
@@ -196,8 +198,7 @@ impl<K: Word, V: Word> InlineHashMap<K, V> {
     /// Sets the size of the handle's cache, for the directory. 1 MiB by default: for some 40,000 tables, of 100 keys or so each.
     #[must_use]
     pub fn with_cache(mut self, bytes: usize) -> Self {
-        let entry = size_of::<Option<Known<InlineTable>>>();
-        let bound = bytes / entry / self.tables.directories.len().max(1);
+        let bound = bytes / Directory::<InlineTable>::TABLE_BYTES / self.tables.directories.len().max(1);
         for directory in &mut self.tables.directories {
             directory.set_bound(bound);
         }
