@@ -184,7 +184,9 @@ impl Tables {
             if known.is(link) {
                 let buckets = link.shared().buckets();
                 let slot = Window::slot(&window?, [buckets.at(home), buckets.at(home + 1)], hash);
-                directory.learn(index, link, g);
+                if !is_protected {
+                    directory.learn(index, link, g);
+                }
                 return Ok((staged, Seen { index, known, slot }));
             }
             directory.meets_outdated(index, link, &self.counting, g).await?;

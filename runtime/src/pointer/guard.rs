@@ -59,7 +59,23 @@ impl Guard<'_> {
     /// That holds in a process that is alone, whose epochs are its own; among several, where a view of the epoch that lags behind only makes `p` smaller; and in the
     /// simulator, which advances the epoch earlier, but by the same rule. A sweep frees an object that a dead process has unlinked when the epoch has advanced
     /// twice since it found no link to it, which is `p + 2` at the earliest, too. [`reclaim_deferred`](ComputeThread::reclaim_deferred)
-    /// does not wait for epochs. So values from before a barrier, and from after it, are never equal.
+    /// and the end of the last run do not wait for epochs. So values from before a barrier, and from after it, are never equal, and neither are those of two threads.
+    ///
+    /// ```
+    /// use farfield::prelude::*;
+    ///
+    /// # fn main() -> farfield::Result<()> {
+    /// Cluster::connect("local:")?.run(1, async |ct| {
+    ///     let found = ct.pin().epoch();
+    ///     // Another operation, later: is a pointer that the first one found protected still?
+    ///     assert_eq!(ct.pin().epoch(), found);
+    ///     ct.barrier("freed").await?;
+    ///     assert_ne!(ct.pin().epoch(), found);
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn epoch(&self) -> PinnedEpoch {
         let epoch = self.ct.io.epoch.epoch_of(self.pin);

@@ -107,7 +107,9 @@ impl InlineTables {
                 part.directory.learn(guess.index, link, g);
                 continue;
             }
-            part.directory.learn(guess.index, link, g);
+            if !guess.is_protected {
+                part.directory.learn(guess.index, link, g);
+            }
             let (before, bucket) = (before?.state, bucket?);
             if after?.state == before {
                 return Ok(bucket.find(before, key).map(|slot| bucket.values[slot]));
@@ -149,7 +151,9 @@ impl InlineTables {
                 part.directory.learn(guess.index, link, g);
                 continue;
             }
-            part.directory.learn(guess.index, link, g);
+            if !guess.is_protected {
+                part.directory.learn(guess.index, link, g);
+            }
             let mut bucket = bucket?;
             let slot = bucket.find(bucket.state, key);
             let old = slot.map(|slot| bucket.values[slot]);
