@@ -257,7 +257,28 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_takes_frozen_slots_for_current",
         structure: Structure::SmallHashMap,
-        edits: &[("Slot::Claimed(_, link) => !link.tag().frozen(),", "Slot::Claimed(..) => true,")],
+        edits: &[
+            ("Slot::Claimed(_, link) => !link.tag().frozen(),", "Slot::Claimed(..) => true,"),
+            // Both are harmless: tables are replaced more often, and more operations begin in the epoch of the replacement.
+            (
+                "\
+                Slot::Vacant(ident, slot) => match ident.compare_exchange(g, VACANT, hash.ident).await? {
+                Ok(_) => Some((slot, EntryLink::NULL)),",
+                "\
+                Slot::Vacant(..) if g.random_range(0..2) == 0 => None,
+                Slot::Vacant(ident, slot) => match ident.compare_exchange(g, VACANT, hash.ident).await? {
+                Ok(_) => Some((slot, EntryLink::NULL)),",
+            ),
+            (
+                "\
+                directory.forget(index);
+                replaced.retire(g).await?;",
+                "\
+                directory.forget(index);
+                g.sleep(std::time::Duration::from_micros(20)).await;
+                replaced.retire(g).await?;",
+            ),
+        ],
         invariant: "only a slot that is not frozen shows that its table is current",
         why: "a lookup that does not read the directory's entry returns the value of a replaced table",
         caught_by: Check::Linearizability,
