@@ -35,8 +35,17 @@
 //!
 //! # When operations take effect
 //!
-//! Each operation reads its window and the entry of the directory in one chain, the entry first. If it is the one that the client remembers, the table was
-//! current then; what the window shows of a frozen slot is the state up to the moment at which the table was replaced, which comes later.
+//! Each operation reads its window in a table that the client remembers. It has two ways to know that the table was current.
+//!
+//! - *By the directory.* It reads the entry of the directory and the window in one chain, the entry first. If the entry shows the remembered table, the table was
+//!   current then; what the window shows of a frozen slot is the state up to the moment at which the table was replaced, which comes later. The client remembers
+//!   the epoch of its guard with the table.
+//! - *By the table.* If the entry has shown the table in the epoch of the operation's guard, the guard protects the table, even if it was replaced since: see
+//!   [`Guard::epoch`]. So the operation may read the window alone. All slots of a table are frozen before it is replaced (3). So the table
+//!   was current when a link was read that is not frozen, or a vacant identity. If the key has a slot, its link decides; if a slot is vacant, that slot; if the window is
+//!   full of other keys, any link in it, since the key has never had a slot there (1).
+//!
+//! If a frozen slot leaves it open, the operation reads again, with the entry. A writer needs no more than a reader: its CAS fails if the slot was frozen since.
 //!
 //! | operation | takes effect | round trips: cold, warm, hot |
 //! |---|---|---|
@@ -48,6 +57,10 @@
 //!
 //! *Cold*: the handle was just attached. *Warm*: it knows the key's table. *Hot*: it knows the key's slot. An `upsert` of a new key takes as long as an
 //! `insert`; an `insert` of a key that is there, 3 / 2 / 2. The WRITE of a new entry is in the chain of the first READ.
+//!
+//! A hot `get` is one chain of two READs: of the slot's link, and of the entry to which it linked. A warm one is two READs one after the other: of the window, and of
+//! the entry. The first operation on a table in an epoch has one more in the first chain, of the directory. Where a round trip costs nothing
+//! ([`is_immediate`](ComputeThread::is_immediate)) there are no caches, and each operation reads the directory.
 //!
 //! An insertion is not faster because a chain is unconditional: a CAS of the link behind a claim that fails would put the entry into the slot of another
 //! key.
@@ -118,7 +131,7 @@ use farfield::{Bytes, Error, error};
 
 use cache::HotSlots;
 use counters::Counting;
-use directory::{Directory, Known};
+use directory::Directory;
 use entry::{check_size, entry_bytes, new_entry, not_an_entry, split_entry, write_entry};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use layout::*;
@@ -192,7 +205,7 @@ impl<K: Bytes, V: Bytes> HashMap<K, V> {
     /// Sets the size of the handle's cache: one half for the directory, one for the slots of keys that were used lately. 1 MiB by default.
     #[must_use]
     pub fn with_cache(mut self, bytes: usize) -> Self {
-        let bound = bytes / 2 / size_of::<Option<Known>>() / self.tables.directories.len().max(1);
+        let bound = bytes / 2 / Directory::<Table>::TABLE_BYTES / self.tables.directories.len().max(1);
         for directory in &mut self.tables.directories {
             directory.set_bound(bound);
         }

@@ -414,3 +414,45 @@ fn operations_take_the_round_trips_of_the_table() {
         })
         .unwrap();
 }
+
+/// Returns the number of READs of some work.
+async fn reads<T>(ct: &ComputeThread, work: impl AsyncFnOnce() -> Result<T>) -> Result<u64> {
+    let before = ct.metrics();
+    work().await?;
+    Ok((ct.metrics() - before).reads)
+}
+
+#[test]
+fn the_first_get_of_a_table_in_an_epoch_reads_the_directory_and_the_others_do_not() {
+    let done = Cluster::connect(EXACT).unwrap().run(1, async |ct| {
+        let map = HashMap::attach(HashMap::<u64, u64>::create(ct).await?, ct).await?;
+        for key in 0..5 {
+            assert!(map.insert(&key, &key, ct).await?);
+        }
+        let get = async |key: u64| reads(ct, async || map.get(&key, ct).await).await;
+        // One table of each node has all keys.
+        for key in 0..5 {
+            map.get(&key, ct).await?;
+        }
+        for key in 0..5 {
+            assert_eq!(get(key).await?, 2, "of the slot, and of the entry");
+        }
+        // The slots are forgotten.
+        let map = map.with_cache(1 << 20);
+        let get = async |key: u64| reads(ct, async || map.get(&key, ct).await).await;
+        assert_eq!((get(0).await?, get(0).await?), (2, 2), "of the window or the slot, and of the entry");
+        assert_eq!(get(1_000_000).await?, 1, "of the window");
+        for is_barrier in [false, true] {
+            if is_barrier {
+                ct.barrier("an epoch may not be that of before").await?;
+            } else {
+                ct.try_reclaim().await;
+            }
+            assert_eq!((get(0).await?, get(0).await?), (3, 2));
+        }
+        let updated = reads(ct, async || map.update(&0, &1, ct).await).await?;
+        assert_eq!(updated, 1, "of the window");
+        map.destroy(ct).await
+    });
+    done.unwrap();
+}

@@ -505,3 +505,49 @@ fn a_client_that_dies_anywhere_leaves_a_map_that_others_use() {
     }
     assert!(prefixes.iter().any(|prefix| *prefix > 20) && prefixes.contains(&0), "{prefixes:?}");
 }
+
+/// Returns the number of READs of some work.
+async fn reads<T>(ct: &ComputeThread, work: impl AsyncFnOnce() -> Result<T>) -> Result<u64> {
+    let before = ct.metrics();
+    work().await?;
+    Ok((ct.metrics() - before).reads)
+}
+
+#[test]
+fn the_first_get_of_a_table_in_an_epoch_reads_the_directory_and_the_others_do_not() {
+    let done = Cluster::connect(EXACT).unwrap().run(1, async |ct| {
+        let map = InlineHashMap::attach(InlineHashMap::<u64, u64>::create(ct).await?, ct).await?;
+        for key in 0..5 {
+            assert!(map.insert(&key, &key, ct).await?);
+        }
+        let get = async |key: u64| reads(ct, async || map.get(&key, ct).await).await;
+        // One table of each node has all keys.
+        for key in 0..5 {
+            map.get(&key, ct).await?;
+        }
+        for key in (0..5).chain([1_000_000]) {
+            assert_eq!(get(key).await?, 1, "of the bucket");
+        }
+        for is_barrier in [false, true] {
+            if is_barrier {
+                ct.barrier("an epoch may not be that of before").await?;
+            } else {
+                ct.try_reclaim().await;
+            }
+            assert_eq!((get(0).await?, get(0).await?), (4, 1));
+        }
+        // Those of both nodes.
+        for key in 0..5 {
+            map.get(&key, ct).await?;
+        }
+        // Each change leaves a bucket with its checksum.
+        assert!(map.update(&0, &7, ct).await? && map.remove(&1, ct).await?);
+        assert!(map.insert(&1, &8, ct).await? && map.insert(&9, &9, ct).await?);
+        for key in [0, 1, 2, 9] {
+            assert_eq!(get(key).await?, 1);
+        }
+        assert_eq!((map.get(&0, ct).await?, map.get(&1, ct).await?), (Some(7), Some(8)));
+        map.destroy(ct).await
+    });
+    done.unwrap();
+}

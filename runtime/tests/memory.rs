@@ -166,6 +166,58 @@ async fn a_guard_protects_objects_that_it_has_loaded(ct: &ComputeThread) -> Resu
 }
 
 #[farfield::test]
+async fn a_guard_protects_objects_that_an_earlier_one_of_its_epoch_has_loaded(
+    ct: &ComputeThread,
+) -> Result<()> {
+    let head = node(0, ct).await?;
+    let first = head.next().store(&ct.pin(), Node::new_in(ct, init(1)).await?).await?.as_ptr();
+    ct.try_reclaim().await;
+    let found = ct.pin().epoch();
+    {
+        let g = &ct.pin();
+        assert_eq!(head.next().load(g).await?.as_ptr(), first);
+        head.next().store(g, RemotePtr::NULL).await?;
+        g.sched_reclaim(first.shared(g)).await?;
+    }
+    let mut later = ct.pin();
+    assert_eq!(later.epoch(), found);
+    for _ in 0..10 {
+        assert_eq!(ct.try_reclaim().await, 0);
+    }
+    assert_eq!(first.read(&later).await?.key, 1);
+    later.repin();
+    assert_ne!(later.epoch(), found);
+    drop(later);
+    let freed = ct.try_reclaim().await + ct.try_reclaim().await + ct.try_reclaim().await;
+    assert_eq!(freed, 1);
+    Ok(())
+}
+
+#[farfield::test]
+async fn epochs_from_before_a_barrier_or_another_thread_are_no_longer_those_of_guards(
+    ct: &ComputeThread,
+) -> Result<()> {
+    let found = ct.pin().epoch();
+    assert_eq!(ct.pin().epoch(), found);
+    ct.barrier("here").await?;
+    let behind = ct.pin().epoch();
+    assert_ne!(behind, found);
+    ct.reclaim_deferred().await?;
+    assert!(![found, behind].contains(&ct.pin().epoch()));
+    Ok(())
+}
+
+#[test]
+fn epochs_of_two_runs_differ_even_if_no_epoch_has_passed() {
+    let cluster = Cluster::connect("local:").unwrap();
+    let epoch = || cluster.run(2, async |ct| Ok(ct.pin().epoch())).unwrap();
+    let epochs = [epoch(), epoch()].concat();
+    for (index, epoch) in epochs.iter().enumerate() {
+        assert!(!epochs[..index].contains(epoch), "{epochs:?}");
+    }
+}
+
+#[farfield::test]
 async fn retired_objects_are_freed_without_a_further_call(ct: &ComputeThread) -> Result<()> {
     for key in 0..1000 {
         let g = &ct.pin();

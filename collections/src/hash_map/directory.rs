@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
-use farfield::Remote;
 use farfield::prelude::*;
+use farfield::{PinnedEpoch, Remote};
 
 use super::counters::Counting;
 #[allow(clippy::wildcard_imports)] // what the map consists of
@@ -72,11 +72,26 @@ impl<T: Remote> Known<T> {
     }
 }
 
-/// The directory of a shard, as far as it is known. An entry may be outdated, which whoever uses it finds out by reading it in the same chain.
+/// A remembered table, and the epoch of the guard under which its entry showed it last.
+struct Remembered<T> {
+    known: Known<T>,
+    epoch: PinnedEpoch,
+}
+
+/// The remembered table of a key.
+pub(super) struct Found<T = Table> {
+    pub(super) index: u64,
+    pub(super) known: Known<T>,
+    /// True if the guard protects the table, because its entry has shown it in the guard's epoch. Else its memory may have been freed.
+    pub(super) is_protected: bool,
+}
+
+/// The directory of a shard, as far as it is known. An entry may be outdated, which a client finds out by reading it in the same chain; or from the
+/// table itself, if the guard protects that.
 pub(super) struct Directory<T: Remote = Table> {
     pub(super) shard: RemotePtr<Shard<T>>,
     levels: RefCell<Vec<RemotePtr<Level<T>>>>,
-    tables: RefCell<Vec<Option<Known<T>>>>,
+    tables: RefCell<Vec<Option<Remembered<T>>>>,
     /// The most tables to remember.
     bound: usize,
     /// Entries that were met since the directory was read as a whole, and were outdated or unknown.
@@ -87,6 +102,9 @@ pub(super) struct Directory<T: Remote = Table> {
 const MOST_OUTDATED: u32 = 4;
 
 impl<T: Split> Directory<T> {
+    /// The bytes of a remembered table.
+    pub(super) const TABLE_BYTES: usize = size_of::<Option<Remembered<T>>>();
+
     pub(super) fn new(shard: RemotePtr<Shard<T>>, bound: usize) -> Self {
         Self {
             shard,
@@ -161,18 +179,25 @@ impl<T: Split> Directory<T> {
         ident & mask(last.checked_ilog2().map_or(0, |bits| bits + 1))
     }
 
-    /// Returns the table of a key as it was last seen, with its index.
+    // ANCHOR: find
+    /// Returns the table of a key as it was last seen.
     #[inline]
-    pub(super) fn find(&self, ident: u64) -> Option<(u64, Known<T>)> {
+    pub(super) fn find(&self, ident: u64, g: &Guard<'_>) -> Option<Found<T>> {
         let mut index = self.longest(ident);
         let tables = self.tables.borrow();
         loop {
-            if let Some(known) = tables.get(index as usize).copied().flatten() {
-                return (ident & mask(known.depth()) == index).then_some((index, known));
+            if let Some(Some(Remembered { known, epoch })) = tables.get(index as usize) {
+                let (known, is_protected) = (*known, *epoch == g.epoch());
+                return (ident & mask(known.depth()) == index).then_some(Found {
+                    index,
+                    known,
+                    is_protected,
+                });
             }
             index ^= 1 << index.checked_ilog2()?;
         }
     }
+    // ANCHOR_END: find
 
     /// An entry was outdated, and links to another table now.
     pub(super) async fn meets_outdated(
@@ -183,7 +208,7 @@ impl<T: Split> Directory<T> {
         g: &Guard<'_>,
     ) -> Result<()> {
         counting.count(|counters| counters.stale += 1);
-        self.learn(index, link);
+        self.learn(index, link, g);
         self.outdated.set(self.outdated.get() + 1);
         if self.outdated.get() > MOST_OUTDATED && self.can_load_whole() {
             self.load_whole(g).await?;
@@ -191,17 +216,18 @@ impl<T: Split> Directory<T> {
         Ok(())
     }
 
-    /// Remembers a table.
-    pub(super) fn learn(&self, index: u64, link: TableLink<'_, T>) {
+    /// Remembers the table that an entry showed under a guard.
+    #[inline]
+    pub(super) fn learn(&self, index: u64, link: TableLink<'_, T>, g: &Guard<'_>) {
         let index = index as usize;
         if index >= self.bound || link.is_null() {
             return;
         }
         let mut tables = self.tables.borrow_mut();
         if index >= tables.len() {
-            tables.resize(index + 1, None);
+            tables.resize_with(index + 1, || None);
         }
-        tables[index] = Some(Known::of(link));
+        tables[index] = Some(Remembered { known: Known::of(link), epoch: g.epoch() });
     }
 
     /// Forgets a table.
@@ -223,27 +249,22 @@ impl<T: Split> Directory<T> {
         let reads = blocks.map(|first| op::read(RemotePtr::<Entries<T>>::from_address(first.address())));
         let blocks = g.chain(reads.collect::<Vec<_>>()).submit().await?;
         for (index, link) in blocks.into_iter().flat_map(|block| block.entries).enumerate() {
-            self.learn(index as u64, link);
+            self.learn(index as u64, link, g);
         }
         Ok(())
     }
 
-    /// Reads the entries of the directory that may be a key's. Returns the index of its table, and the table. One round trip, unless a split is to
+    /// Reads the entries of the directory that may be a key's. Returns its table, which the guard protects. One round trip, unless a split is to
     /// be finished, or the directory has grown.
     #[cold]
-    pub(super) async fn load_path(
-        &self,
-        ident: u64,
-        counting: &Counting,
-        g: &Guard<'_>,
-    ) -> Result<(u64, Known<T>)> {
+    pub(super) async fn load_path(&self, ident: u64, counting: &Counting, g: &Guard<'_>) -> Result<Found<T>> {
         counting.count(|counters| counters.directory_misses += 1);
         let mut backoff = g.backoff();
         self.outdated.set(self.outdated.get() + 1);
         let is_unknown = self.tables.borrow().is_empty() || self.outdated.get() > MOST_OUTDATED;
         if is_unknown && self.can_load_whole() {
             self.load_whole(g).await?;
-            if let Some(found) = self.find(ident) {
+            if let Some(found) = self.find(ident, g) {
                 return Ok(found);
             }
         }
@@ -252,14 +273,14 @@ impl<T: Split> Directory<T> {
             let links: Vec<_> = path.iter().map(|&(_, entry)| op::load(entry)).collect();
             let links = g.chain(links).submit().await?;
             for (&(index, _), link) in path.iter().zip(&links) {
-                self.learn(index, *link);
+                self.learn(index, *link, g);
             }
             let mut tables = path.iter().zip(links).filter(|(_, link)| !link.is_null());
             let Some((&(index, _), link)) = tables.next() else { return Err(not_a_map(self)) };
             let known = Known::of(link);
             let other = (ident & mask(known.depth())) ^ index;
             if other == 0 {
-                return Ok((index, known));
+                return Ok(Found { index, known, is_protected: true });
             }
             // The key's table is that of a longer index, which differs in this bit.
             let bit = other.trailing_zeros();
@@ -330,7 +351,8 @@ impl Cursor {
         let shard = self.shard;
         let Some(directory) = directories.get(shard) else { return Ok(None) };
         // The directory is read anew, so that the guard protects the table.
-        let (index, known) = directory.load_path(self.reversed.reverse_bits(), counting, g).await?;
+        let Found { index, known, .. } =
+            directory.load_path(self.reversed.reverse_bits(), counting, g).await?;
         let step = 1_u64.checked_shl(u64::BITS - known.depth()).unwrap_or(0);
         match self.reversed.checked_add(step) {
             Some(next) if step > 0 => self.reversed = next,

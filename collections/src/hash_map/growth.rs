@@ -113,7 +113,7 @@ impl Tables {
             let mut link = refused.current;
             for _ in 0..PATIENCE {
                 if !known.is(link) {
-                    directory.learn(index, link);
+                    directory.learn(index, link, g);
                     return Ok(());
                 }
                 self.counting.count(|counters| counters.waits += 1);
@@ -217,7 +217,7 @@ impl Tables {
                 Err(refused) => (link, new) = (refused.current, refused.new),
             }
         }
-        directory.learn(index, link);
+        directory.learn(index, link, g);
         Ok(false)
     }
     // ANCHOR_END: publish

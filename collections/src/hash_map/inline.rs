@@ -33,39 +33,57 @@
 //! 2. The key of a slot does not change while the bucket's state has it as present. An insertion writes key and value before the state.
 //! 3. Each change of the present slots adds to the state's version of 48 bits, so a bucket's states do not recur.
 //! 4. The second table of a split can be reached through `sibling` of the first until its own entry is set, which precedes the next replacement of
-//!    the first. Mostly one chain does all of this.
+//!    the first. Mostly one chain does all of this, and clears `sibling`.
+//! 5. Each change of a bucket ends by writing its checksum. It may be outdated or [unsettled](buckets::UNSETTLED) if the client has died before that. A change of a value,
+//!    and a replacement of the table, make it unsettled *before* they take effect.
 //!
 //! # When operations take effect
 //!
-//! `get` is one chain: READs of the directory's entry, of the bucket's state, of the bucket, and of the state again. If both states are equal, the
+//! `get` has two forms. Which one it uses depends on whether the directory's entry has shown the remembered table in the epoch of the operation's guard. If so, the guard
+//! protects the table: see [`Guard::epoch`].
+//!
+//! **One READ.** If the table is protected, `get` reads the bucket. Its result counts if the bucket has its checksum, which is keyed by the map's seed, of 64 bits. Let `t` be the moment at
+//! which the word of the checksum was read. The client that wrote this word had a bucket with the same words, as they all agree with it.
+//!
+//! - At `t` the table was current, and no change of a value had taken effect behind that checksum: both would have made it unsettled before (5).
+//! - So at `t` the bucket had this content, except that insertions and removals may have taken effect whose checksum was not written yet, or is never, since the client
+//!   died. They take effect by the state. If the first of them took effect before the READ began, the READ would have found its state or a later one, and states do
+//!   not recur (3).
+//!
+//! So this `get` takes effect at `t`, or immediately before the first of these insertions and removals if that is earlier; both are in its interval. The words may be read in any
+//! order. If the checksum does not agree, the second form follows, as it does where a round trip costs nothing
+//! ([`is_immediate`](ComputeThread::is_immediate)): there, reading a few words takes less time than the checksum.
+//!
+//! **Four READs.** This form is one chain: READs of the directory's entry, of the bucket's state, of the bucket, and of the state again. If both states are equal, the
 //! bucket had this state in between (3), so each present slot had its key (2), in whatever order the words were read: the device may choose the order
 //! inside a READ, but operations of a chain are ordered. The value is one word. The state that the READ of the bucket found is not used.
 //!
 //! If the entry shows the table that the client remembers, the table was current at that READ, the first. It may have been replaced since; then it has not
 //! changed since (1), and shows what the map contained immediately before the replacement. So `get` takes effect at the READ of the value's word, of
 //! the second state if the key is absent, or immediately before the table's replacement if that came earlier; all of these are in its interval. The
-//! guard protects the table from the READ of the entry on.
+//! guard protects the table from the READ of the entry on, and the client remembers its epoch with the table.
 //!
 //! The others take the lock, and read the entry and the bucket, in one chain; a second one changes words and releases the lock. What they read
 //! stays as it is until then.
 //!
 //! | operation | takes effect | round trips: cold, warm |
 //! |---|---|---|
-//! | `get`, `contains` | at the READ of the value, or of the second state; or before the replacement of the table | 2 / 1 |
+//! | `get`, `contains` | by one READ: at that of the checksum, or before a change of the state; by four: at that of the value or of the second state, or before the replacement of the table | 2 / 1 |
 //! | `insert`, `upsert` of a new key | at the WRITE of the state | 3 / 2 |
 //! | `update`, `upsert`, `compare_and_update` | at the WRITE of the value | 3 / 2 |
 //! | `remove`, `take` | at the WRITE of the state | 3 / 2 |
 //! | `modify` | as the one of these that it amounts to | 3 / 2 |
 //! | any that changes nothing | at the READ of the bucket | 2 / 1 |
 //!
-//! *Cold*: the handle was just attached. *Warm*: it knows the key's table. That it knows the key makes no difference. A `get` is repeated if a key of the
-//! bucket was inserted or removed between its READs; a change of a value does not disturb it, and no lock does.
+//! *Cold*: the handle was just attached. *Warm*: it knows the key's table. That it knows the key makes no difference. A `get` of one READ is repeated, with four, if any word of
+//! the bucket changes meanwhile. A `get` of four is repeated if a key of the bucket was inserted or removed between its READs; a change of a value does not disturb
+//! it, and no lock does.
 //!
 //! # Growth
 //!
 //! A client whose key finds no slot releases its lock, and takes those of all buckets of the table, at most 16, in ascending order: so no circle of clients
-//! waits. It distributes the keys over a table of twice the size, up to 4 KiB, or over two. One chain writes the new tables; the next exchanges the entry, sets that
-//! of the second, and releases the locks. Readers do not notice. All memory is allocated before that chain: if there is none, the map is as it was, and
+//! waits. It distributes the keys over a table of twice the size, up to 4 KiB, or over two. One chain writes the new tables; the next makes the checksums of the old one unsettled,
+//! exchanges the entry, sets that of the second, and releases the locks. Readers do not notice. All memory is allocated before that chain: if there is none, the map is as it was, and
 //! usable. Tables do not shrink: a removed key's slot is free for any key of its bucket.
 //!
 //! With random keys a table of 4 KiB is full when 65 % of its slots are in use, so between 42 and 46 % are on average: some 42 bytes for each key. Windows of two
@@ -75,7 +93,8 @@
 //!
 //! A lock, at most, which the next client takes over when the owner is known to be dead; a future that is dropped releases its own. The data is whole after each
 //! WRITE of a chain: an insertion without its state has no effect, other changes are one word, and a split without the entry of the second table is
-//! invariant 4. So the next owner repairs nothing. A table that no entry links to is freed by a sweep, if its client is dead. A future that
+//! invariant 4. So the next owner repairs nothing. A bucket without its checksum costs each `get` a round trip more until the next change of the bucket, which writes the
+//! checksum of all words. A table that no entry links to is freed by a sweep, if its client is dead. A future that
 //! is dropped while it replaces a table leaves nothing: see `op::replace`.
 //!
 //! # Keys with equal hashes
@@ -114,7 +133,7 @@ use farfield::prelude::*;
 use farfield::{Error, error};
 
 use super::counters::{Counters, Counting};
-use super::directory::{Directory, Known};
+use super::directory::Directory;
 use super::layout::{Shard, TableTag, seed};
 use buckets::{InlineShard, InlineTable, Locks};
 use operations::{Change, InlineTables};
@@ -152,17 +171,17 @@ impl<K: Word, V: Word> InlineHashMap<K, V> {
     #[doc(hidden)]
     pub async fn create_masked(mask: u64, ct: &ComputeThread) -> Result<RemotePtr<InlineHashMapRoot<K, V>>> {
         ct.check_compressible()?;
-        let mut shards = Vec::new();
+        let (mut shards, seed) = (Vec::new(), seed(ct));
         for node in 0..ct.nodes() {
             let init = InlineShard::init(Shard::init(), Locks::init());
             let shard = InlineShard::new_in(ct.on_node(node as u16), init).await?.write(ct).await?;
             let directory: RemotePtr<Shard<InlineTable>> =
                 RemotePtr::from_address(shard.directory().address());
-            let table = growth::empty_table(directory, ct).await?.write(ct).await?;
+            let table = growth::empty_table(directory, seed, ct).await?.write(ct).await?;
             directory.base().at(0).store(&ct.pin(), table, TableTag::new(0, 0, false)).await?;
             shards.push(shard);
         }
-        let init = InlineHashMapRoot::init(seed(ct), mask, Self::TYPES, shards);
+        let init = InlineHashMapRoot::init(seed, mask, Self::TYPES, shards);
         InlineHashMapRoot::new_in(ct, init).await?.write(ct).await
     }
 
@@ -184,7 +203,9 @@ impl<K: Word, V: Word> InlineHashMap<K, V> {
         };
         let directories = shards.iter().map(directory).collect();
         let counting = Counting::default();
-        let tables = InlineTables { seed: map.seed, mask: map.mask, shards, directories, counting };
+        let is_immediate = ct.is_immediate();
+        let tables =
+            InlineTables { seed: map.seed, mask: map.mask, shards, directories, counting, is_immediate };
         let map = Self { root, tables, stored: PhantomData }.with_cache(CACHE_BYTES);
         ct.tasks(map.tables.directories.len(), async |shard| {
             map.tables.directories[shard].load_levels(g).await
@@ -193,11 +214,10 @@ impl<K: Word, V: Word> InlineHashMap<K, V> {
         Ok(map)
     }
 
-    /// Sets the size of the handle's cache, for the directory. 1 MiB by default: for some 40,000 tables, of 100 keys or so each.
+    /// Sets the size of the handle's cache, for the directory. 1 MiB by default: for some 26,000 tables, of 100 keys or so each.
     #[must_use]
     pub fn with_cache(mut self, bytes: usize) -> Self {
-        let entry = size_of::<Option<Known<InlineTable>>>();
-        let bound = bytes / entry / self.tables.directories.len().max(1);
+        let bound = bytes / Directory::<InlineTable>::TABLE_BYTES / self.tables.directories.len().max(1);
         for directory in &mut self.tables.directories {
             directory.set_bound(bound);
         }

@@ -8,7 +8,7 @@ use farfield::prelude::*;
 
 use super::cache::{Hot, HotSlots};
 use super::counters::Counting;
-use super::directory::{Directory, Known, not_a_map};
+use super::directory::{Directory, Found, Known, not_a_map};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use super::layout::*;
 
@@ -111,6 +111,23 @@ impl Window {
 }
 // ANCHOR_END: slot
 
+// ANCHOR: is_current
+impl<'g> WindowSnapshot<'g> {
+    /// Returns whether the window itself shows that its table was the directory's when it was read: each slot of a table is frozen before the table is
+    /// replaced. `slot` is what was found in it.
+    #[inline]
+    fn is_current(&self, slot: &Slot<'g>) -> bool {
+        let is_mutable = |seen: &KeySlotSnapshot<'_>| seen.ident > FROZEN && !seen.link.tag().frozen();
+        match slot {
+            Slot::Claimed(_, link) => !link.tag().frozen(),
+            Slot::Vacant(..) => true,
+            // The key has never had a slot in this table, so it was absent when any of the window was read.
+            Slot::None => [&self.home, &self.next].iter().any(|bucket| bucket.slots.iter().any(is_mutable)),
+        }
+    }
+}
+// ANCHOR_END: is_current
+
 impl Tables {
     pub(super) fn hash(&self, key: &[u8]) -> Hash {
         Hash::of(self.seed, self.mask, key)
@@ -141,22 +158,35 @@ impl Tables {
             }
         }
         loop {
-            let (index, known) = match directory.find(hash.ident) {
+            let Found { index, known, is_protected } = match directory.find(hash.ident, g) {
                 Some(found) => {
                     self.counting.count(|counters| counters.directory_hits += 1);
                     found
                 }
                 None => directory.load_path(hash.ident, &self.counting, g).await?,
             };
-            let Some(place) = directory.entry(index) else { return Err(not_a_map(directory)) };
             let home = home(hash.ident, known.scale());
-            let window = RemotePtr::from_address(known.table.buckets().at(home).address());
-            let chain = g.chain((entry.take().map(op::stage), op::load(place), op::peek::<Window>(window)));
+            let window = RemotePtr::<Window>::from_address(known.table.buckets().at(home).address());
+            if is_protected {
+                let chain = g.chain((entry.take().map(op::stage), op::read(window)));
+                let (written, window) = chain.submit().await?;
+                staged = written.or(staged);
+                let protected = known.table.shared(g).buckets();
+                let slot = Window::slot(&window, [protected.at(home), protected.at(home + 1)], hash);
+                if window.is_current(&slot) {
+                    return Ok((staged, Seen { index, known, slot }));
+                }
+            }
+            let Some(place) = directory.entry(index) else { return Err(not_a_map(directory)) };
+            let chain = g.chain((entry.take().map(op::stage), op::load(place), op::peek(window)));
             let (written, link, window) = chain.submit().await?;
             staged = written.or(staged);
             if known.is(link) {
                 let buckets = link.shared().buckets();
                 let slot = Window::slot(&window?, [buckets.at(home), buckets.at(home + 1)], hash);
+                if !is_protected {
+                    directory.learn(index, link, g);
+                }
                 return Ok((staged, Seen { index, known, slot }));
             }
             directory.meets_outdated(index, link, &self.counting, g).await?;
@@ -227,16 +257,28 @@ impl Tables {
     ) -> Result<Option<R>> {
         // A slot of a table that is known to be replaced is no guess.
         let hot = self.hot.get(hash.ident);
-        let known =
-            |hot: &Hot| self.directory(hash).find(hash.ident).is_none_or(|(_, known)| known == hot.table);
-        if let Some(hot) = hot.filter(known) {
+        let directory = self.directory(hash);
+        let found = hot.and_then(|_| directory.find(hash.ident, g));
+        let is_known = |hot: &Hot| found.as_ref().is_none_or(|found| found.known == hot.table);
+        if let Some(hot) = hot.filter(is_known) {
             if let Some(class) = SizeClass::from_number(hot.tag.class()) {
                 let slot = RemotePtr::<SlotWord>::from_address(hot.slot.address());
                 let entry = op::peek_bytes_with(hot.blob, class, &decode);
-                let (table, slot, entry) =
-                    g.chain((op::load(hot.entry), op::peek(slot), entry)).submit().await?;
-                if hot.table.is(table)
-                    && EntryWord::from(slot?.link) == hot.word
+                let (is_current, slot, entry) = if found.as_ref().is_some_and(|found| found.is_protected) {
+                    // The remembered link is not frozen: if the slot has it still, the table is current.
+                    let (slot, entry) = g.chain((op::read(slot), entry)).submit().await?;
+                    (true, slot, entry)
+                } else {
+                    let chain = g.chain((op::load(hot.entry), op::peek(slot), entry));
+                    let (table, slot, entry) = chain.submit().await?;
+                    let is_current = hot.table.is(table);
+                    if let Some(found) = found.filter(|_| is_current) {
+                        directory.learn(found.index, table, g);
+                    }
+                    (is_current, slot?, entry)
+                };
+                if is_current
+                    && EntryWord::from(slot.link) == hot.word
                     && let Some(value) = entry?
                 {
                     self.counting.count(|counters| counters.slot_hits += 1);

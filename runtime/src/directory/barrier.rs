@@ -65,6 +65,12 @@ impl ComputeThread {
     /// [`Error::BarrierBroken`] if a thread ends without arriving. [`Error::InvalidName`] for a name that is empty or longer than 47 bytes; in a
     /// group the group's name and a `/` count, too. [`Error::DirectoryFull`] for more than 128 names of roots and barriers, on `sim:` and in groups.
     pub async fn barrier(&self, name: &str) -> Result<()> {
+        self.wait_at_barrier(name).await?;
+        self.passes_quiescent_point();
+        Ok(())
+    }
+
+    async fn wait_at_barrier(&self, name: &str) -> Result<()> {
         self.compensate_now().await;
         let at = match self.run.joint() {
             Some(joint) => barrier_entry(self, &joint.group.qualify(name)).await?,

@@ -225,6 +225,14 @@ impl Participant {
         (IDLE + 1..epoch).contains(&self.oldest.get())
     }
 
+    /// Returns the epoch that a pin of this thread has entered, and not left.
+    #[inline]
+    pub(crate) fn epoch_of(&self, pin: Pin) -> u64 {
+        // Pins are in `oldest` or in `oldest + 1`.
+        let oldest = self.oldest.get();
+        oldest + ((oldest ^ pin.0 as u64) & 1)
+    }
+
     /// Returns the number of guards of the thread.
     pub(crate) fn guards(&self) -> u32 {
         self.guards[0].get() + self.guards[1].get()
@@ -291,6 +299,22 @@ mod tests {
         }
         a.unpin(old);
         assert_eq!(collector.try_advance(), FIRST_EPOCH + 2);
+    }
+
+    #[test]
+    fn a_pin_keeps_its_epoch_while_others_come_and_go() {
+        let (collector, a, _b) = two();
+        let old = a.pin();
+        collector.try_advance();
+        let new = a.pin();
+        assert_eq!([a.epoch_of(old), a.epoch_of(new)], [FIRST_EPOCH, FIRST_EPOCH + 1]);
+        a.unpin(old);
+        assert_eq!(a.epoch_of(new), FIRST_EPOCH + 1);
+        collector.try_advance();
+        let newest = a.pin();
+        assert_eq!([a.epoch_of(new), a.epoch_of(newest)], [FIRST_EPOCH + 1, FIRST_EPOCH + 2]);
+        a.unpin(new);
+        assert_eq!(a.epoch_of(newest), FIRST_EPOCH + 2);
     }
 
     #[test]

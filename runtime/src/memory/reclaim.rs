@@ -240,6 +240,7 @@ impl Worker {
         if guards > 0 {
             return Err(Error::from(error::Pinned { operation: "reclaim_deferred", guards }));
         }
+        self.passes_quiescent_point();
         Ok(self.free_all(Limbo::pop_any))
     }
 

@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +23,11 @@ use super::reclaim::{RETIRED_PER_ADVANCE, max_garbage};
 use crate::epoch::{Limbo, Pin};
 use crate::io::{Failures, Io, IoParts, Purpose, Thread};
 use crate::segment::grid::Grid;
+
+/// More than a thread counts of points that may be quiescent.
+const QUIESCENT_POINTS: u64 = 1 << 32;
+/// The number of threads of all clusters and runs of this program so far.
+static THREADS: AtomicU64 = AtomicU64::new(0);
 
 /// The limbo lists of ended threads of a process.
 #[derive(Default)]
@@ -109,6 +115,9 @@ pub struct Worker {
     /// Eager reclamation, if the simulator advances epochs, and the epoch in which the thread last freed expired blocks.
     pub(crate) eager: Option<Arc<Eager>>,
     pub(crate) freed_at: Cell<u64>,
+    /// Counts points that may be quiescent: barriers that it has passed, and calls of `reclaim_deferred`. They end the meaning of epochs that were
+    /// remembered before. Each thread begins at another multiple of [`QUIESCENT_POINTS`], so the values of two threads differ.
+    pub(crate) quiescent_points: Cell<u64>,
     pub(crate) orphans: Arc<Orphans>,
     pub(crate) failures: Arc<Failures>,
     /// True if independent processes may use the cluster concurrently.
@@ -162,6 +171,7 @@ impl Worker {
             most_unchecked,
             eager,
             freed_at: Cell::default(),
+            quiescent_points: Cell::new(THREADS.fetch_add(1, Ordering::Relaxed) * QUIESCENT_POINTS),
             orphans,
             failures,
             is_shared,
@@ -203,6 +213,11 @@ impl Worker {
             None => drop(self.io.epoch.unpin(pin)),
             Some(sim) => self.leave_simulated(sim, pin),
         }
+    }
+
+    /// Records a point that may be quiescent.
+    pub(crate) fn passes_quiescent_point(&self) {
+        self.quiescent_points.set(self.quiescent_points.get() + 1);
     }
 
     #[cold]

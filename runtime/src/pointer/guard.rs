@@ -23,6 +23,16 @@ pub struct Guard<'ct> {
     pin: Pin,
 }
 
+/// The epoch in which a guard was pinned. See [`Guard::epoch`].
+///
+/// Only comparisons have a meaning. Values of guards of different threads are never equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PinnedEpoch {
+    epoch: u64,
+    /// Names the thread, and the last barrier that it had passed: behind one, memory may be freed without a new epoch.
+    quiescent_points: u64,
+}
+
 impl ComputeThread {
     /// Pins the thread: protects pointers loaded from now on, until the guard is dropped. No round trip.
     #[inline]
@@ -33,6 +43,45 @@ impl ComputeThread {
 }
 
 impl Guard<'_> {
+    /// Returns the epoch in which the guard is pinned. No round trip.
+    ///
+    /// An object that a thread reached under a guard is protected by each later guard of the thread whose epoch is equal. So a program that remembers a pointer,
+    /// and the epoch of the guard under which it last found it in the structure, can use it under such a guard without looking for it again. The object may
+    /// have been removed from the structure since. An object that is deleted, not retired, is not protected.
+    ///
+    /// # Why that is safe
+    ///
+    /// Let guard `A` be pinned in epoch `p` when the object is reachable, and guard `B` in the same epoch `p`. The thread of `A` has read `p`, so the epoch is at
+    /// least `p` at that moment, and at least `p` when the object is unlinked, which is later. The tag of a retired object is an upper bound on
+    /// that epoch, so it is at least `p`, and the memory is not reused before the epoch is `p + 2`. While `B` is held, the slot of its thread shows `p` or `p - 1`,
+    /// so the epoch is at most `p + 1`; and epochs only grow, so it has never been `p + 2` before.
+    ///
+    /// That holds in a process that is alone, whose epochs are its own; among several, where a view of the epoch that lags behind only makes `p` smaller; and in the
+    /// simulator, which advances the epoch earlier, but by the same rule. A sweep frees an object that a dead process has unlinked when the epoch has advanced
+    /// twice since it found no link to it, which is `p + 2` at the earliest, too. [`reclaim_deferred`](ComputeThread::reclaim_deferred)
+    /// and the end of the last run do not wait for epochs. So values from before a barrier, and from after it, are never equal, and neither are those of two threads.
+    ///
+    /// ```
+    /// use farfield::prelude::*;
+    ///
+    /// # fn main() -> farfield::Result<()> {
+    /// Cluster::connect("local:")?.run(1, async |ct| {
+    ///     let found = ct.pin().epoch();
+    ///     // Another operation, later: is a pointer that the first one found protected still?
+    ///     assert_eq!(ct.pin().epoch(), found);
+    ///     ct.barrier("freed").await?;
+    ///     assert_ne!(ct.pin().epoch(), found);
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn epoch(&self) -> PinnedEpoch {
+        let epoch = self.ct.io.epoch.epoch_of(self.pin);
+        PinnedEpoch { epoch, quiescent_points: self.ct.quiescent_points.get() }
+    }
+
     /// Retires an object that this thread has unlinked. It is freed once no guard protects it.
     ///
     /// No round trip; one for a type with a `Tail`, unless the process knows the chunk of the object. After some retirements it also starts to

@@ -154,7 +154,9 @@ impl ComputeThread {
     /// Frees all objects that this thread has retired, at a point that the caller knows to be quiescent: no thread of the cluster uses a pointer that
     /// it loaded before. Returns their number. No round trip.
     ///
-    /// Such a point is a barrier that every thread passes without a guard.
+    /// Such a point is a barrier that every thread passes without a guard, and without another task at work. A barrier also ends the meaning of each
+    /// [`PinnedEpoch`](crate::PinnedEpoch) from before. Threads that synchronize otherwise must not use one: neither themselves nor through a handle that does, as
+    /// those of the hash maps do.
     ///
     /// # Errors
     /// [`Error::Pinned`](crate::Error::Pinned) if this thread holds a guard.

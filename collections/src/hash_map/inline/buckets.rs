@@ -14,6 +14,9 @@ const PRESENT: u64 = (1 << SLOTS) - 1;
 /// The version that a change of the keys adds.
 const VERSION: u64 = 1 << 16;
 
+/// In place of a checksum: values are being changed, or the table is being replaced. No bucket has it as its checksum.
+pub(super) const UNSETTLED: u64 = 0;
+
 /// The locks of a shard.
 pub(super) const LOCKS: usize = 1024;
 /// The numbers of the locks of neighbouring buckets differ by this, so a table of up to 16 buckets has a lock for each.
@@ -70,7 +73,8 @@ pub(super) struct State(u64);
 #[remote]
 pub(super) struct InlineBucket {
     pub(super) state: Atomic<State>,
-    pub(super) padding: u64,
+    /// The [`checksum`] of the other words, or [`UNSETTLED`].
+    pub(super) check: Atomic<u64>,
     pub(super) keys: [Atomic<u64>; SLOTS],
     pub(super) values: [Atomic<u64>; SLOTS],
 }
@@ -111,7 +115,34 @@ impl State {
     }
 }
 
+// ANCHOR: checksum
+/// Returns the checksum of a bucket, keyed by the map's seed: the sum of products of two words each, whose halves are folded. Each pair of words is
+/// mixed with other words of the key first, so the place of a word matters.
+#[inline]
+pub(super) fn checksum(seed: [u64; 2], state: State, keys: &[u64; SLOTS], values: &[u64; SLOTS]) -> u64 {
+    /// 2^64 over the golden ratio, and over the root of 3: their multiples differ in all bits.
+    const STEPS: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0x93cd_3a2c_8198_e269];
+    let folded = |one: u64, other: u64| {
+        let product = u128::from(one) * u128::from(other);
+        product as u64 ^ (product >> 64) as u64
+    };
+    let (mut left, mut right) = (seed[0], seed[1]);
+    let mut sum = folded(state.0 ^ left, right | 1);
+    for (key, value) in keys.iter().zip(values) {
+        (left, right) = (left.wrapping_add(STEPS[0]), right.wrapping_add(STEPS[1]));
+        sum = sum.wrapping_add(folded(key ^ left, value ^ right));
+    }
+    sum.max(UNSETTLED + 1)
+}
+// ANCHOR_END: checksum
+
 impl InlineBucketSnapshot {
+    /// Returns the checksum that the bucket should have.
+    #[inline]
+    pub(super) fn checksum(&self, seed: [u64; 2]) -> u64 {
+        checksum(seed, self.state, &self.keys, &self.values)
+    }
+
     /// Returns the slot of a key, if the bucket has a state.
     #[inline]
     pub(super) fn find(&self, state: State, key: u64) -> Option<usize> {
@@ -125,12 +156,12 @@ impl InlineBucketSnapshot {
 }
 
 /// Returns the initial values of a bucket with these keys and values, at most [`SLOTS`].
-pub(super) fn bucket_of(pairs: &[(u64, u64)]) -> InlineBucketInit {
+pub(super) fn bucket_of(pairs: &[(u64, u64)], seed: [u64; 2]) -> InlineBucketInit {
     let pair = |slot: usize| pairs.get(slot).copied().unwrap_or_default();
-    InlineBucket::init(0)
-        .state(State((1 << pairs.len()) - 1))
-        .keys(std::array::from_fn(|slot| pair(slot).0))
-        .values(std::array::from_fn(|slot| pair(slot).1))
+    let state = State((1 << pairs.len()) - 1);
+    let (keys, values) = (std::array::from_fn(|slot| pair(slot).0), std::array::from_fn(|slot| pair(slot).1));
+    let check = checksum(seed, state, &keys, &values);
+    InlineBucket::init().state(state).check(check).keys(keys).values(values)
 }
 
 /// Returns the number of buckets of a table: 1, 3, 7, 15 for 384 bytes to 3,968.
@@ -169,6 +200,26 @@ mod tests {
         for (scale, locks) in [(0, 1), (1, 3), (2, 7), (3, 15), (4, 16), (7, 16)] {
             assert_eq!(locks_of(777, scale).len(), locks);
         }
+    }
+
+    #[test]
+    fn each_word_of_a_bucket_and_its_place_change_the_checksum() {
+        let key = [0x0123_4567_89ab_cdef, 0xfeed_5eed_0ff5_e7b1];
+        let (keys, values) = ([0; SLOTS], [0; SLOTS]);
+        let with = |state, keys, values| checksum(key, State(state), &keys, &values);
+        let mut found = vec![with(0, keys, values), with(1, keys, values), with(VERSION, keys, values)];
+        found.push(checksum([key[0], 6], State(0), &keys, &values));
+        for slot in 0..SLOTS {
+            for word in [1, 1 << 63, u64::MAX] {
+                let mut changed = [0; SLOTS];
+                changed[slot] = word;
+                found.extend([with(0, changed, values), with(0, keys, changed), with(0, changed, changed)]);
+            }
+        }
+        let count = found.len();
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!((found.len(), found.contains(&UNSETTLED)), (count, false));
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl InlineTables {
         let peeks = places.map(|at| op::peek::<InlineBucket>(RemotePtr::from_address(at)));
         let (link, read) = g.chain((op::load(entry), peeks.collect::<Vec<_>>())).submit().await?;
         if !known.is(link) {
-            directory.learn(index, link);
+            directory.learn(index, link, g);
             return Ok(());
         }
         let read = read.into_iter().collect::<Result<Vec<_>>>()?;
@@ -104,28 +104,33 @@ impl InlineTables {
 
         // All that may fail for want of memory has been done.
         let depth = known.depth() as u8 + u8::from(plan.upper.is_some());
-        let (mut lower, _) = plan.lower.build(directory, depth, g).await?;
+        let (mut lower, _) = plan.lower.build(directory, depth, self.seed, g).await?;
         let mut upper = None;
         let mut link_upper = None;
         if let (Some(contents), Some(other)) = (&plan.upper, other) {
-            let (table, word) = contents.build(directory, depth, g).await?;
+            let (table, word) = contents.build(directory, depth, self.seed, g).await?;
             lower.set(|table| table.sibling(), word);
             upper = Some(op::stage(table));
-            link_upper = Some(op::compare_exchange_link(other, TableWord::NULL, word));
+            let set = op::compare_exchange_link(other, TableWord::NULL, word);
+            // Else the first table would keep the second from being collected if the client that replaces the second dies.
+            link_upper = Some((set, op::store(lower.as_ptr().sibling(), TableWord::NULL)));
         }
         let (lower, upper) = g.chain((op::stage(lower), upper)).submit().await?;
         let tag = TableTag::new(depth, plan.lower.scale, false);
         let new = lower.tagged(tag)?.with(upper);
+        // A reader that does not read the entry relies on the checksum of a bucket, which must not be that of a replaced table.
+        let places = (0..buckets(known.scale())).map(|number| table.buckets().at(number));
+        let unsettle: Vec<_> = places.map(|bucket| op::store(bucket.check(), UNSETTLED)).collect();
         let replace = op::replace(entry, link, buckets(known.scale()), new);
         let releases: Vec<_> = locks.into_iter().map(op::release).collect();
         // Under the locks no CAS can fail but that of the upper half, if a reader has found it through `sibling`.
-        match g.chain((replace, link_upper, releases)).submit().await? {
-            (Ok(replaced), _, _) => {
+        match g.chain((unsettle, replace, link_upper, releases)).submit().await? {
+            (_, Ok(replaced), _, _) => {
                 directory.forget(index);
                 self.counting.count(|counters| counters.growths += 1);
                 replaced.retire(g).await
             }
-            (Err(refused), _, _) => Err(farfield::Error::other(format!(
+            (_, Err(refused), _, _) => Err(farfield::Error::other(format!(
                 "the entry of {table:?} has changed to {:?}, though its locks were held: the map is corrupted",
                 refused.current
             ))),
@@ -170,9 +175,10 @@ impl Contents {
         &self,
         directory: &Directory<InlineTable>,
         depth: u8,
+        seed: [u64; 2],
         ct: &ComputeThread,
     ) -> Result<(Owned<InlineTable>, TableWord<InlineTable>)> {
-        let buckets = self.buckets.iter().map(|pairs| bucket_of(pairs)).collect();
+        let buckets = self.buckets.iter().map(|pairs| bucket_of(pairs, seed)).collect();
         let table =
             InlineTable::new_in(ct.near(directory.shard), InlineTable::init([0; 14], buckets)).await?;
         let word = TableWord::new(table.as_ptr(), TableTag::new(depth, self.scale, false))?;
@@ -183,9 +189,10 @@ impl Contents {
 /// Makes a table without keys.
 pub(super) async fn empty_table(
     near: RemotePtr<Shard<InlineTable>>,
+    seed: [u64; 2],
     ct: &ComputeThread,
 ) -> Result<Owned<InlineTable>> {
-    let vacant = (0..buckets(0)).map(|_| bucket_of(&[])).collect();
+    let vacant = (0..buckets(0)).map(|_| bucket_of(&[], seed)).collect();
     InlineTable::new_in(ct.near(near), InlineTable::init([0; 14], vacant)).await
 }
 

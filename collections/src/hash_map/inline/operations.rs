@@ -3,9 +3,11 @@
 use farfield::prelude::*;
 
 use super::super::counters::Counting;
-use super::super::directory::{Directory, Known, not_a_map};
+use super::super::directory::{Directory, Found, Known, not_a_map};
 use super::super::layout::{DirectoryPlace, Hash};
-use super::buckets::{BucketPlace, InlineBucket, InlineShard, InlineTable, StateWord, home, lock_of};
+use super::buckets::{
+    BucketPlace, InlineBucket, InlineShard, InlineTable, StateWord, UNSETTLED, home, lock_of,
+};
 
 /// A handle's view of a map.
 pub(super) struct InlineTables {
@@ -15,6 +17,8 @@ pub(super) struct InlineTables {
     /// Of the shards.
     pub(super) directories: Vec<Directory<InlineTable>>,
     pub(super) counting: Counting,
+    /// True if round trips cost nothing. Then reading a few words one by one takes less time than the checksum of a bucket.
+    pub(super) is_immediate: bool,
 }
 
 /// A shard, and what is known of its directory.
@@ -28,6 +32,8 @@ pub(super) struct Part<'a> {
 pub(super) struct Guess {
     pub(super) index: u64,
     pub(super) known: Known<InlineTable>,
+    /// True if the guard protects the table.
+    is_protected: bool,
     entry: DirectoryPlace<InlineTable>,
     bucket: BucketPlace,
     lock: Place<'static, Lock>,
@@ -63,7 +69,7 @@ impl InlineTables {
     #[inline]
     async fn guess(&self, part: Part<'_>, ident: u64, g: &Guard<'_>) -> Result<Guess> {
         let directory = part.directory;
-        let (index, known) = match directory.find(ident) {
+        let Found { index, known, is_protected } = match directory.find(ident, g) {
             Some(found) => {
                 self.counting.count(|counters| counters.directory_hits += 1);
                 found
@@ -73,7 +79,7 @@ impl InlineTables {
         let Some(entry) = directory.entry(index) else { return Err(not_a_map(directory)) };
         let bucket = home(ident, known.scale());
         let lock = part.lock(lock_of(index, bucket));
-        Ok(Guess { index, known, entry, bucket: known.table.buckets().at(bucket), lock })
+        Ok(Guess { index, known, is_protected, entry, bucket: known.table.buckets().at(bucket), lock })
     }
 
     // ANCHOR: get
@@ -87,12 +93,22 @@ impl InlineTables {
             let guess = self.guess(part, hash.ident, g).await?;
             let state = RemotePtr::<StateWord>::from_address(guess.bucket.state().address());
             let bucket = RemotePtr::<InlineBucket>::from_address(guess.bucket.address());
+            if guess.is_protected && !self.is_immediate {
+                let seen = bucket.read(g).await?;
+                if seen.check == seen.checksum(self.seed) {
+                    return Ok(seen.find(seen.state, key).map(|slot| seen.values[slot]));
+                }
+                self.counting.count(|counters| counters.retries += 1);
+            }
             let chain = g.chain((op::load(guess.entry), op::peek(state), op::peek(bucket), op::peek(state)));
             let (link, before, bucket, after) = chain.submit().await?;
             if !guess.known.is(link) {
                 self.counting.count(|counters| counters.stale += 1);
-                part.directory.learn(guess.index, link);
+                part.directory.learn(guess.index, link, g);
                 continue;
+            }
+            if !guess.is_protected {
+                part.directory.learn(guess.index, link, g);
             }
             let (before, bucket) = (before?.state, bucket?);
             if after?.state == before {
@@ -132,22 +148,30 @@ impl InlineTables {
             lock.recovered();
             if !guess.known.is(link) {
                 self.counting.count(|counters| counters.stale += 1);
-                part.directory.learn(guess.index, link);
+                part.directory.learn(guess.index, link, g);
                 continue;
             }
-            let bucket = bucket?;
+            if !guess.is_protected {
+                part.directory.learn(guess.index, link, g);
+            }
+            let mut bucket = bucket?;
             let slot = bucket.find(bucket.state, key);
             let old = slot.map(|slot| bucket.values[slot]);
             let (place, release) = (guess.bucket, op::release);
             match (decide(old), slot) {
                 (Change::Keep, _) | (Change::Remove, None) => {}
                 (Change::Remove, Some(slot)) => {
-                    let state = op::store(place.state(), bucket.state.toggled(slot));
-                    g.chain((state, release(lock))).submit().await?;
+                    bucket.state = bucket.state.toggled(slot);
+                    let state = op::store(place.state(), bucket.state);
+                    let check = op::store(place.check(), bucket.checksum(self.seed));
+                    g.chain((state, check, release(lock))).submit().await?;
                 }
                 (Change::Store(value), Some(slot)) => {
+                    bucket.values[slot] = value;
+                    let unsettled = op::store(place.check(), UNSETTLED);
                     let value = op::store(place.values().at(slot), value);
-                    g.chain((value, release(lock))).submit().await?;
+                    let check = op::store(place.check(), bucket.checksum(self.seed));
+                    g.chain((unsettled, value, check, release(lock))).submit().await?;
                 }
                 (Change::Store(value), None) => {
                     let Some(slot) = bucket.state.vacant() else {
@@ -158,8 +182,11 @@ impl InlineTables {
                     // The state last: it makes the key visible.
                     let pair =
                         (op::store(place.keys().at(slot), key), op::store(place.values().at(slot), value));
-                    let state = op::store(place.state(), bucket.state.toggled(slot));
-                    g.chain((pair, state, release(lock))).submit().await?;
+                    (bucket.keys[slot], bucket.values[slot]) = (key, value);
+                    bucket.state = bucket.state.toggled(slot);
+                    let state = op::store(place.state(), bucket.state);
+                    let check = op::store(place.check(), bucket.checksum(self.seed));
+                    g.chain((pair, state, check, release(lock))).submit().await?;
                 }
             }
             return Ok(old);

@@ -118,12 +118,11 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_removes_before_it_updates",
         structure: Structure::SmallHashMap,
-        edits: &[
-            (
-                "\
+        edits: &[(
+            "\
                     let word = new.word();
                     match",
-                "\
+            "\
                     let word = new.word();
                     if !link.is_null() {
                         let removal = op::replace(slot, link, bytes(link)?, Replacement::NULL);
@@ -133,8 +132,7 @@ pub(super) const BUGS: &[Planted] = &[
                         }
                     }
                     match",
-            ),
-        ],
+        )],
         invariant: "an update is one CAS, from the entry before to the new one",
         why: "a lookup misses a key while it is updated",
         caught_by: Check::Linearizability,
@@ -163,7 +161,10 @@ pub(super) const BUGS: &[Planted] = &[
         name: "hash_map_takes_a_hash_for_its_key",
         structure: Structure::SmallHashMap,
         edits: &[
-            ("ident: (hash.h1 & mask).max(FROZEN + 1)", "ident: (hash.h1 & 0x8000_00f0_f000_000f).max(FROZEN + 1)"),
+            (
+                "ident: (hash.h1 & mask).max(FROZEN + 1)",
+                "ident: (hash.h1 & 0x8000_00f0_f000_000f).max(FROZEN + 1)",
+            ),
             (
                 "\
                     let is_there = link.shared().read_bytes_with(class(link)?, g, &is_key).await?;
@@ -194,19 +195,17 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_frees_replaced_entries",
         structure: Structure::SmallHashMap,
-        edits: &[
-            (
-                "\
+        edits: &[(
+            "\
                     self.remember(hash, &seen, slot, (word, blob, tag));
                     replaced.retire(g).await?;",
-                "\
+            "\
                     self.remember(hash, &seen, slot, (word, blob, tag));
                     std::mem::forget(replaced);
                     if !link.is_null() {
                         g.delete(link.shared()).await?;
                     }",
-            ),
-        ],
+        )],
         invariant: "an entry is freed only when no guard is older than its removal",
         why: "a slower reader that has read the link reads a freed entry",
         caught_by: Check::Memory,
@@ -215,7 +214,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_trusts_remembered_entries",
         structure: Structure::SmallHashMap,
-        edits: &[("&& EntryWord::from(slot?.link) == hot.word", "&& !slot?.link.is_null()")],
+        edits: &[("&& EntryWord::from(slot.link) == hot.word", "&& !slot.link.is_null()")],
         invariant: "a remembered entry is used only if its slot still links to it",
         why: "a reader that remembers a slot returns a value that was replaced",
         caught_by: Check::Linearizability,
@@ -241,6 +240,48 @@ pub(super) const BUGS: &[Planted] = &[
         invariant: "a remembered table is used only if the directory still shows it",
         why: "a client uses a table that was replaced, and freed",
         caught_by: Check::Memory,
+        needs_faults: false,
+    },
+    Planted {
+        name: "hash_map_remembers_tables_for_too_long",
+        structure: Structure::SmallHashMap,
+        edits: &[(
+            "let (known, is_protected) = (*known, *epoch == g.epoch());",
+            "let (known, is_protected) = (*known, *epoch == *epoch);",
+        )],
+        invariant: "a table is used without the directory's entry only in the epoch in which that has shown it",
+        why: "a client reads the window of a table that was replaced, and freed",
+        caught_by: Check::Memory,
+        needs_faults: false,
+    },
+    Planted {
+        name: "hash_map_takes_frozen_slots_for_current",
+        structure: Structure::SmallHashMap,
+        edits: &[
+            ("Slot::Claimed(_, link) => !link.tag().frozen(),", "Slot::Claimed(..) => true,"),
+            // Both are harmless: tables are replaced more often, and more operations begin in the epoch of the replacement.
+            (
+                "\
+                Slot::Vacant(ident, slot) => match ident.compare_exchange(g, VACANT, hash.ident).await? {
+                Ok(_) => Some((slot, EntryLink::NULL)),",
+                "\
+                Slot::Vacant(..) if g.random_range(0..2) == 0 => None,
+                Slot::Vacant(ident, slot) => match ident.compare_exchange(g, VACANT, hash.ident).await? {
+                Ok(_) => Some((slot, EntryLink::NULL)),",
+            ),
+            (
+                "\
+                directory.forget(index);
+                replaced.retire(g).await?;",
+                "\
+                directory.forget(index);
+                g.sleep(std::time::Duration::from_micros(20)).await;
+                replaced.retire(g).await?;",
+            ),
+        ],
+        invariant: "only a slot that is not frozen shows that its table is current",
+        why: "a lookup that does not read the directory's entry returns the value of a replaced table",
+        caught_by: Check::Linearizability,
         needs_faults: false,
     },
     Planted {
@@ -275,14 +316,12 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_replaces_levels",
         structure: Structure::SmallHashMap,
-        edits: &[
-            (
-                "\
+        edits: &[(
+            "\
                     self.shard.levels().at(level as usize).compare_exchange(g, RemotePtr::NULL, new).await?;",
-                "\
+            "\
                     self.shard.levels().at(level as usize).store(g, new).await?;",
-            ),
-        ],
+        )],
         invariant: "a level of the directory is made once",
         why: "two clients that split tables make the same level, and the entries of one are lost",
         caught_by: Check::Leak,
@@ -291,23 +330,22 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_walks_in_the_order_of_indices",
         structure: Structure::SmallHashMap,
-        edits: &[
-            (
-                "\
-                    let (index, known) = directory.load_path(self.reversed.reverse_bits(), counting, g).await?;
+        edits: &[(
+            "\
+                    let Found { index, known, .. } =
+                        directory.load_path(self.reversed.reverse_bits(), counting, g).await?;
                     let step = 1_u64.checked_shl(u64::BITS - known.depth()).unwrap_or(0);",
-                "\
-                    let (index, known) = directory.load_path(self.reversed, counting, g).await?;
+            "\
+                    let Found { index, known, .. } = directory.load_path(self.reversed, counting, g).await?;
                     let mut step = 0;
                     for next in self.reversed + 1..1 << directory.bits() {
-                        let (index, _) = directory.load_path(next, counting, g).await?;
+                        let Found { index, .. } = directory.load_path(next, counting, g).await?;
                         if index == next {
                             step = next - self.reversed;
                             break;
                         }
                     }",
-            ),
-        ],
+        )],
         invariant: "a walk visits tables in an order in which the halves of a split stand where the table stood",
         why: "an iteration returns a key twice, which a split has moved to a table further on",
         caught_by: Check::Linearizability,
@@ -325,17 +363,15 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "hash_map_does_not_finish_splits",
         structure: Structure::SmallHashMap,
-        edits: &[
-            (
-                "\
+        edits: &[(
+            "\
                     } else if bit + 1 == known.depth() {
                         self.finish_split(index, known.depth(), link.shared(), g).await?;
                         continue;
                     }",
-                "\
+            "\
                     }",
-            ),
-        ],
+        )],
         invariant: "the second half of a split can be reached through the first",
         why: "the client that has split a table dies before it sets the second entry, and all others wait for it",
         caught_by: Check::Stuck,

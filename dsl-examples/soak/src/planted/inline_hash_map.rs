@@ -18,8 +18,8 @@ pub(super) const BUGS: &[Planted] = &[
         name: "inline_hash_map_shows_a_key_too_early",
         structure: Structure::SmallInlineHashMap,
         edits: &[(
-            "g.chain((pair, state, release(lock))).submit().await?;",
-            "g.chain((state, pair, release(lock))).submit().await?;",
+            "g.chain((pair, state, check, release(lock))).submit().await?;",
+            "g.chain((state, pair, check, release(lock))).submit().await?;",
         )],
         invariant: "an insertion writes key and value before the state",
         why: "a lookup finds the slot's last key, which was removed, or its value",
@@ -97,12 +97,12 @@ pub(super) const BUGS: &[Planted] = &[
         structure: Structure::SmallInlineHashMap,
         edits: &[
             (
-                "g.chain((state, release(lock))).submit().await?;",
-                "g.chain((release(lock), state)).submit().await?;",
+                "g.chain((state, check, release(lock))).submit().await?;",
+                "g.chain((release(lock), state, check)).submit().await?;",
             ),
             (
-                "g.chain((value, release(lock))).submit().await?;",
-                "g.chain((release(lock), value)).submit().await?;",
+                "g.chain((unsettled, value, check, release(lock))).submit().await?;",
+                "g.chain((release(lock), unsettled, value, check)).submit().await?;",
             ),
         ],
         invariant: "a lock is released after the last WRITE under it",
@@ -159,7 +159,7 @@ pub(super) const BUGS: &[Planted] = &[
         edits: &[(
             "\
             if !known.is(link) {
-                directory.learn(index, link);
+                directory.learn(index, link, g);
                 return Ok(());
             }",
             "",
@@ -229,17 +229,83 @@ pub(super) const BUGS: &[Planted] = &[
         needs_faults: false,
     },
     Planted {
+        name: "inline_hash_map_remembers_tables_for_too_long",
+        structure: Structure::SmallInlineHashMap,
+        edits: &[(
+            "let (known, is_protected) = (*known, *epoch == g.epoch());",
+            "let (known, is_protected) = (*known, *epoch == *epoch);",
+        )],
+        invariant: "a table is used without the directory's entry only in the epoch in which that has shown it",
+        why: "a lookup reads a bucket of a table that was replaced, and freed",
+        caught_by: Check::Memory,
+        needs_faults: false,
+    },
+    Planted {
+        name: "inline_hash_map_trusts_a_torn_bucket",
+        structure: Structure::SmallInlineHashMap,
+        edits: &[
+            ("if seen.check == seen.checksum(self.seed) {", "if seen.check != UNSETTLED {"),
+            // Harmless with the checksum: as if the words of a READ were far apart in time.
+            (
+                "let seen = bucket.read(g).await?;",
+                "\
+                let early = bucket.read(g).await?;
+                let mut seen = bucket.read(g).await?;
+                seen.values = early.values;",
+            ),
+        ],
+        invariant: "a bucket that one READ has found is used only if it has its checksum",
+        why: "a lookup finds a key that was being inserted, with the value of the slot's last key",
+        caught_by: Check::Linearizability,
+        needs_faults: false,
+    },
+    Planted {
+        name: "inline_hash_map_leaves_checksums_of_replaced_tables",
+        structure: Structure::SmallInlineHashMap,
+        edits: &[
+            (
+                "let unsettle: Vec<_> = places.map(|bucket|",
+                "let unsettle: Vec<_> = places.take(0).map(|bucket|",
+            ),
+            // All are harmless: tables are replaced more often, and more operations begin in the epoch of the replacement.
+            (
+                "let Some(slot) = bucket.state.vacant() else {",
+                "let Some(slot) = bucket.state.vacant().filter(|_| g.random_range(0..3) > 0) else {",
+            ),
+            (
+                "\
+                if Contents::of(&pairs, Some(hash.ident), known.scale()).is_some() {
+                return Ok(());
+                }",
+                "",
+            ),
+            (
+                "replaced.retire(g).await",
+                "\
+                g.sleep(std::time::Duration::from_micros(20)).await;
+                replaced.retire(g).await",
+            ),
+        ],
+        invariant: "no bucket of a replaced table has a checksum",
+        why: "a lookup that does not read the directory's entry returns the value of a replaced table",
+        caught_by: Check::Linearizability,
+        needs_faults: false,
+    },
+    Planted {
         name: "inline_hash_map_hides_the_second_half",
         structure: Structure::SmallInlineHashMap,
         edits: &[
             ("lower.set(|table| table.sibling(), word);", ""),
             // Harmless with the sibling, and more often met by a death than a gap in a chain.
             (
-                "match g.chain((replace, link_upper, releases)).submit().await? {",
+                "match g.chain((unsettle, replace, link_upper, releases)).submit().await? {",
                 "\
-                let replaced = g.chain(replace).submit().await?;
+                let (_, replaced) = g.chain((unsettle, replace)).submit().await?;
+                for _ in 0..8 {
+                    g.backoff().wait().await;
+                }
                 g.chain((link_upper, releases)).submit().await?;
-                match (replaced, (), ()) {",
+                match ((), replaced, (), ()) {",
             ),
         ],
         invariant: "the second table of a split can be reached through the first",
