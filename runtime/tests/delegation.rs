@@ -243,3 +243,64 @@ fn a_dropped_future_loses_nothing() {
         ct.barrier("cleared").await
     });
 }
+
+/// What a trustee counts: requests, and the values that live.
+struct Sums {
+    requests: u64,
+    words: u64,
+}
+
+/// 10 million without debug assertions.
+#[test]
+fn requests_of_all_sizes_with_deadlines_and_drops_lose_and_leak_nothing() {
+    let count: u64 = if cfg!(debug_assertions) { 20_000 } else { 5_000_000 };
+    let cluster = Cluster::connect("local:size=64MiB").unwrap();
+    let done = cluster.run(3, async |ct| {
+        let sums = shared(ct, || Sums { requests: 0, words: 0 }).await?;
+        let live = ct.metrics().allocated - ct.metrics().freed;
+        let acknowledged = std::cell::Cell::new(0);
+        if ct.index() > 0 {
+            ct.tasks(8, async |_| {
+                for _ in 0..count / 8 {
+                    let length = match ct.random_range(0..1000_u32) {
+                        0 => 5_000,
+                        1..10 => ct.random_range(40..400),
+                        _ => ct.random_range(0..5_usize),
+                    };
+                    let request = sums.apply(ct, vec![1_u64; length], |sums, words: Vec<u64>| {
+                        sums.requests += 1;
+                        sums.words += words.iter().sum::<u64>();
+                        words
+                    });
+                    if ct.random_chance(0.01) {
+                        let deadline = std::time::Duration::from_nanos(ct.random_range(0..3_000));
+                        if ct.within(deadline, request).await.is_ok() {
+                            acknowledged.set(acknowledged.get() + 1);
+                        }
+                    } else {
+                        assert_eq!(request.await?.len(), length);
+                        acknowledged.set(acknowledged.get() + 1);
+                    }
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        ct.barrier("requested").await?;
+        let (requests, words) = sums.apply(ct, (), |sums, ()| (sums.requests, sums.words)).await?;
+        assert!(requests >= acknowledged.get() && requests <= 2 * count && words > 0);
+        ct.barrier("counted").await?;
+        // Results that nobody awaited are released by the pair's next rounds.
+        for _ in 0..100 {
+            ct.sleep(std::time::Duration::from_micros(10)).await;
+        }
+        ct.barrier("released").await?;
+        Ok((acknowledged.get(), requests, ct.metrics().allocated - ct.metrics().freed - live))
+    });
+    let done = done.unwrap();
+    let acknowledged: u64 = done.iter().map(|(acknowledged, ..)| acknowledged).sum();
+    assert!(done[0].1 >= acknowledged, "{done:?}");
+    // Blocks that one thread allocates and another frees add up to none.
+    let kept: u64 = done.iter().fold(0, |sum, (.., kept)| sum.wrapping_add(*kept));
+    assert_eq!(kept, 0, "{done:?}");
+}

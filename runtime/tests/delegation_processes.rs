@@ -175,6 +175,40 @@ fn processes_request_of_each_other_until_one_is_killed() {
     }
 }
 
+/// Returns the processor time of a process, in ticks of 10 ms.
+fn ticks(process: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    // The fields behind the name, which may have spaces.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn a_trustee_and_a_client_with_nothing_to_do_sleep_and_are_woken() {
+    let node = Node::new("idle");
+    let trustee = node.start("trustee");
+    let cluster = Cluster::connect(&node.url).unwrap();
+    let done = cluster.run(1, async |ct| {
+        let counter = find::<u64>(ct).await?;
+        assert_eq!(counter.apply(ct, 1, add).await?, 1);
+        let (before, own_before) = (ticks(trustee.0.id()), ticks(std::process::id()));
+        for expected in 2..52 {
+            // Long enough to fall asleep, on either side.
+            ct.sleep(Duration::from_millis(20)).await;
+            let napping = counter.apply(ct, 1, |count, by: u64| {
+                std::thread::sleep(Duration::from_millis(5));
+                add(count, by)
+            });
+            assert_eq!(napping.await?, expected);
+        }
+        let (busy, own_busy) = (ticks(trustee.0.id()) - before, ticks(std::process::id()) - own_before);
+        // Of at least 1.25 s.
+        assert!(busy < 25 && own_busy < 50, "{busy}0 ms of the trustee, {own_busy}0 ms of the client");
+        Ok(())
+    });
+    done.unwrap();
+}
+
 #[test]
 fn the_handles_of_a_killed_process_do_not_count() {
     let node = Node::new("client");

@@ -11,10 +11,12 @@
 //! A thread that polls for completions wakes itself once a round. It need not unpark itself, so it has a flag of its own, which no
 //! other thread writes. That flag is only a hint to check again: a wake by another thread always sets the shared flag.
 //!
+//! A thread that others may wake from another process sleeps on a word of shared memory instead ([`Parker::sleep_elsewhere`]), and its wakers wake it there, too.
+//!
 //! Costs: a thread's wake of itself is a store; one by another thread an atomic exchange or two, and a system call if the thread sleeps.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -35,6 +37,8 @@ struct Bell {
     /// The thread that checks the flags and sleeps.
     thread: usize,
     unparker: sync::Unparker,
+    /// What wakes the thread while it sleeps [elsewhere](Parker::sleep_elsewhere).
+    elsewhere: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
 /// Returns a number that no other live thread has.
@@ -57,6 +61,10 @@ impl Wake for Bell {
         }
         if !self.was_rung.swap(true, Ordering::SeqCst) {
             self.unparker.unpark();
+            let elsewhere = self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(wake) = &*elsewhere {
+                wake();
+            }
         }
     }
 }
@@ -76,6 +84,7 @@ impl Parker {
             was_rung_here: AtomicBool::new(false),
             thread: this_thread(),
             unparker: blocking.unparker().clone(),
+            elsewhere: Mutex::default(),
         });
         Self { blocking, waker: Waker::from(Arc::clone(&bell)), bell }
     }
@@ -103,6 +112,18 @@ impl Parker {
             return true;
         }
         self.bell.was_rung.swap(false, Ordering::SeqCst)
+    }
+
+    /// Sleeps by `sleep`, which other processes may end, unless the thread has been woken since it last looked. `wake` ends it, too: wakers call it, also
+    /// between this call and the sleep, so it must end a sleep that begins after it.
+    pub fn sleep_elsewhere(&self, wake: impl Fn() + Send + 'static, sleep: impl FnOnce()) {
+        let elsewhere = || self.bell.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+        *elsewhere() = Some(Box::new(wake));
+        // A wake that set its flag before this look may not have seen the function; a later one does.
+        if !self.bell.was_rung.load(Ordering::SeqCst) && !self.bell.was_rung_here.load(Ordering::Relaxed) {
+            sleep();
+        }
+        *elsewhere() = None;
     }
 
     /// Sleeps until the thread is woken, for `most` at most. Returns immediately if it has been woken since it last looked or slept.

@@ -42,6 +42,7 @@ struct DeskObject {
     owner: Atomic<u64>,
     hellos: Atomic<u64>,
     rung: Atomic<u64>,
+    asleep: Atomic<u64>,
     bells: [Atomic<u64>; BELLS],
 }
 
@@ -103,7 +104,7 @@ async fn do_job(ct: &ComputeThread, delegation: Rc<Delegation>, job: Job) {
     let Some(here) = Here::of(ct.worker()) else { return };
     match job {
         Job::Open(caller) => {
-            if say_hello(ct, here, &caller).await.is_err() {
+            if say_hello(ct, here, &delegation, &caller).await.is_err() {
                 caller.trustee_died(&delegation);
             }
         }
@@ -199,17 +200,32 @@ async fn watch(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>) 
 // ---- pairs -----------------------------------------------------------------------------------------------------
 
 /// Allocates a pair's words, and announces them to the trustee.
-async fn say_hello(ct: &ComputeThread, here: Here<'_>, caller: &Rc<Caller>) -> Result<()> {
+async fn say_hello(
+    ct: &ComputeThread,
+    here: Here<'_>,
+    delegation: &Rc<Delegation>,
+    caller: &Rc<Caller>,
+) -> Result<()> {
     caller.is_greeting.set(true);
-    let said = greet(ct, here, caller).await;
+    let said = greet(ct, here, delegation, caller).await;
     caller.is_greeting.set(false);
     said
 }
 
-async fn greet(ct: &ComputeThread, here: Here<'_>, caller: &Rc<Caller>) -> Result<()> {
+async fn greet(
+    ct: &ComputeThread,
+    here: Here<'_>,
+    delegation: &Rc<Delegation>,
+    caller: &Rc<Caller>,
+) -> Result<()> {
+    if here.is_mapped() {
+        // It may sleep on it.
+        take_desk(ct, delegation).await?;
+    }
+    let own = delegation.desk().map_or(0, |desk| desk.places.0.bits());
     let desk = RemotePtr::<DeskObject>::from_address(caller.desk.0);
     let [low, high] = program::build();
-    let words = [0, caller.trustee.number().get(), ct.id().number().get(), low, high];
+    let words = [0, caller.trustee.number().get(), ct.id().number().get(), low, high, own];
     // Each is freed when the pair has ended.
     let (block, words_of_pair): (Address, Box<dyn Any>) = if here.is_mapped() {
         let mut pair = MappedPair::new_in(ct.near(desk), MappedPair::init()).await?;
@@ -244,6 +260,8 @@ async fn greet(ct: &ComputeThread, here: Here<'_>, caller: &Rc<Caller>) -> Resul
         }
         let owner = done.words(owner)[0];
         drop(done);
+        here.fence();
+        caller.desk.wake(here);
         if owner != caller.trustee.number().get() {
             refuse_hellos(ct, here, caller.desk).await?;
         }

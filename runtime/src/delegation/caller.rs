@@ -370,6 +370,7 @@ impl Caller {
                     let _ = host.fetch_add(self.desk.bell(self.bell.get()), 1);
                     let _ = host.fetch_add(self.desk.rung(), 1);
                 }
+                self.desk.wake(here);
             }
             Here::Hosted(_) => {
                 let mut chain = worker.empty_chain();

@@ -8,11 +8,15 @@
 //! | owner | the trustee's identity, or 0 | the trustee, by CAS |
 //! | hellos | the newest pair that the trustee does not know yet; each has the address of the next | clients, by CAS; the trustee takes all |
 //! | rung | how often any bell was rung | clients, by FAA |
-//! | bells | 28 counts: pair `n` rings bell `n` modulo 28 | clients, by FAA |
+//! | asleep | 1 while the thread sleeps on this word | the thread; whoever wakes it writes 0 |
+//! | bells | 27 counts: pair `n` rings bell `n` modulo 27 | clients, by FAA |
 //!
 //! So a trustee looks at one line, whoever its clients are. A pair whose client sends batches is *active*: the trustee looks at its slots, too, until it has
 //! found them empty for a while. Then it writes `asleep`, and looks once more; the client writes its header, and then reads `asleep`. With a fence between the two
 //! on both sides, one of them sees the other's word: no batch is overlooked. Where the memory is not mapped, clients always ring, in the chain after the batch.
+//!
+//! Where memory is mapped, each thread that makes requests has a desk, too, and sleeps on its word when neither requests nor answers have arrived for a while: it writes
+//! 1, and looks once more. Whoever has written a batch, or its answers, reads that word of the other. As with `asleep` of a pair, no wake-up is lost.
 //!
 //! Desks are never freed, but used again. So an old handle of an ended trustee finds a desk, with another owner. A pair that greets the wrong owner is told that its
 //! trustee has gone, by whoever finds it: the owner, or the client itself, which reads the owner after its hello and then takes the hellos.
@@ -42,9 +46,9 @@ use farfield_sim::Plant;
 use farfield_words::{Address, Message as _, Reader, ThreadId, WORD_BYTES, Writer};
 
 /// The bells of a desk.
-pub(super) const BELLS: usize = 28;
+pub(super) const BELLS: usize = 27;
 /// The words of a desk.
-pub(super) const DESK_WORDS: usize = 4 + BELLS;
+pub(super) const DESK_WORDS: usize = 5 + BELLS;
 
 /// How often a trustee looks at the empty slots of a pair before it waits for the bell.
 const LOOKS: u32 = 20_000;
@@ -69,8 +73,23 @@ impl DeskPlaces {
     pub(super) fn rung(self) -> Address {
         self.word(3)
     }
+    pub(super) fn asleep(self) -> Address {
+        self.word(4)
+    }
     pub(super) fn bell(self, pair: usize) -> Address {
-        self.word(4 + pair % BELLS)
+        self.word(5 + pair % BELLS)
+    }
+
+    /// Wakes the desk's thread if it sleeps.
+    #[inline]
+    pub(super) fn wake(self, here: Here<'_>) {
+        if let Here::Mapped(host) = here
+            && !self.0.is_null()
+            && here.load(self.asleep()) == 1
+        {
+            here.store(self.asleep(), 0);
+            host.wake(self.asleep());
+        }
     }
 }
 
@@ -93,6 +112,8 @@ pub(super) struct Desk {
 pub(super) struct Pair {
     slots: Slots,
     pub(super) client: ThreadId,
+    /// The desk on whose word the client sleeps; null in the simulator.
+    clients_desk: DeskPlaces,
     build: [u64; 2],
     /// The numbers of the next batches of its lanes.
     next: [u32; LANES],
@@ -252,6 +273,7 @@ impl Desk {
                     let pair = Pair {
                         slots,
                         client,
+                        clients_desk: DeskPlaces(Address::from_bits(words[head::DESK])),
                         build: [words[head::BUILD], words[head::BUILD + 1]],
                         next: [1; LANES],
                         functions: Vec::new(),
@@ -270,6 +292,8 @@ impl Desk {
                     pairs[number] = Some(Box::new(pair));
                     self.active.borrow_mut().push(number);
                     tell(worker, here, slots, Notice::Open(number as u32));
+                    here.fence();
+                    DeskPlaces(Address::from_bits(words[head::DESK])).wake(here);
                 }
             }
             at = next;
@@ -722,7 +746,9 @@ impl Pair {
         };
         let slot = self.slots.answer(lane, batch);
         if here.is_mapped() {
-            return here.write_batch(slot, &answers.words, header);
+            here.write_batch(slot, &answers.words, header);
+            here.fence();
+            return self.clients_desk.wake(here);
         }
         let mut chain = worker.empty_chain();
         if !answers.words.is_empty() {

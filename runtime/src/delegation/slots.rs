@@ -3,7 +3,7 @@
 //! ```text
 //!  pair: 8 lines of 64 bytes less than 4 KiB, allocated by the client near the trustee's desk
 //!
-//!  in the trustee's memory   head: next, trustee, client, build (2), asleep
+//!  in the trustee's memory   head: next, trustee, client, build (2), desk, asleep
 //!                            4 request slots: header, up to 55 words
 //!  in the client's memory    notice
 //!                            4 answer slots: header, up to 55 words
@@ -84,7 +84,9 @@ pub(super) mod head {
     pub(in super::super) const TRUSTEE: usize = 1;
     pub(in super::super) const CLIENT: usize = 2;
     pub(in super::super) const BUILD: usize = 3;
-    pub(in super::super) const WORDS: usize = 5;
+    /// The address of the client's own desk, or 0.
+    pub(in super::super) const DESK: usize = 5;
+    pub(in super::super) const WORDS: usize = 6;
     /// Not 0 if the trustee does not look at the pair's slots: the client is to ring. In a line of its own.
     pub(in super::super) const ASLEEP: usize = 8;
 }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -16,6 +17,9 @@ use crate::io::operations::*;
 use crate::memory::worker::{Service, Worker};
 use farfield_sim::Plant;
 use farfield_words::{Address, ThreadId};
+
+/// How long a thread sleeps without a look at anything: a client that dies can not wake it, and one of another process that stops does not.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Work of the thread that takes round trips, or time.
 pub(super) enum Job {
@@ -335,6 +339,27 @@ impl Service for Delegation {
 
     fn attends(&self) -> bool {
         self.may_be_needed()
+    }
+
+    fn sleeps(&self, worker: &Worker, most: Option<Duration>) -> bool {
+        let (Some(desk), Some(Here::Mapped(host))) = (self.desk.get(), Here::of(worker)) else {
+            return false;
+        };
+        let (here, asleep) = (Here::Mapped(host), desk.places.asleep());
+        here.store(asleep, 1);
+        here.fence();
+        // What has arrived before this look is found by it; whoever comes later sees the word.
+        if !self.go_round(worker) {
+            let waking = host.clone();
+            let wake = move || {
+                let _ = waking.write(asleep, &[0]);
+                waking.wake(asleep);
+            };
+            let most = most.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP);
+            worker.idle_state().sleep_elsewhere(wake, || host.sleep_on(asleep, 1, most));
+        }
+        here.store(asleep, 0);
+        true
     }
 
     fn ends(&self, worker: &Worker) {

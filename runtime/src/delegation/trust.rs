@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll};
 
 use super::attend::{Stored, store, take_desk, wait_until};
-use super::caller::{Blocked, Caller, Outcome, State, Undecoded, Waiter};
+use super::caller::{Blocked, Caller, Outcome, Undecoded, Waiter};
 use super::context::{Context, Reaction};
 use super::desk::discard;
 use super::function::{Delegated, Method, Naming, by_position, with_context_by_position};
@@ -723,10 +723,7 @@ impl<R: Message> Future for Answer<'_, R> {
             return Poll::Ready(outcome);
         }
         self.ct.io().task_stack.makes_step();
-        if self.caller.state.get() != State::Opening && self.ct.io.endpoint.virtual_time().is_none() {
-            // Only polling finds the answer.
-            context.waker().wake_by_ref();
-        }
+        // A round finds the answer, and wakes the waker.
         Poll::Pending
     }
 }

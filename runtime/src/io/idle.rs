@@ -33,6 +33,8 @@ use farfield_words::ThreadId;
 /// The time for which an idle thread polls before it sleeps: about the time of falling asleep and being woken. Polling for longer takes a processor
 /// from the thread that is waited for, if there are few: with 50 us a call took 27 us instead of 6.
 const LONGEST_LOOK: Duration = Duration::from_micros(4);
+/// The same for a thread that other processes wake: it looks for longer, since clients that are served again and again would else wake it each time.
+const LONGEST_LOOK_FOR_OTHERS: Duration = Duration::from_micros(100);
 /// The thread polls, and does not sleep, until a timer that is closer than this: the system wakes a sleeping thread up to 60 us late.
 const NEAR: Duration = Duration::from_micros(100);
 
@@ -81,6 +83,11 @@ impl Idle {
     /// Returns the thread's waker.
     pub(crate) fn waker(&self) -> &Waker {
         self.parker.waker()
+    }
+
+    /// Sleeps by `sleep`, until that ends or the thread is woken, which calls `wake`.
+    pub(crate) fn sleep_elsewhere(&self, wake: impl Fn() + Send + 'static, sleep: impl FnOnce()) {
+        self.parker.sleep_elsewhere(wake, sleep);
     }
 
     /// Wakes the thread, which is the calling one, if this is its waker. Returns whether it is.
@@ -187,12 +194,13 @@ pub(crate) trait Sleeping: Detaching {
                 return;
             }
             let now = self.time();
-            if self.is_underway() || attends {
+            if self.is_underway() {
                 began = now;
                 continue;
             }
             let left = idle.next_timer().map(|at| at.saturating_sub(now));
-            if now.saturating_sub(began) < LONGEST_LOOK || left.is_some_and(|left| left < NEAR) {
+            let longest = if attends { LONGEST_LOOK_FOR_OTHERS } else { LONGEST_LOOK };
+            if now.saturating_sub(began) < longest || left.is_some_and(|left| left < NEAR) {
                 continue;
             }
             // Requests are served after the parker was armed: a later request wakes the thread.
@@ -200,7 +208,11 @@ pub(crate) trait Sleeping: Detaching {
             if self.is_underway() {
                 continue;
             }
-            idle.parker.park(left);
+            if !attends {
+                idle.parker.park(left);
+            } else if !self.sleeps_for_others(left) {
+                continue;
+            }
             self.serves_requests();
             return idle.fire_timers(|| self.time());
         }

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use farfield_fabric::chain::{Counts, RawChain};
 use farfield_fabric::host::{Host, Window};
@@ -73,6 +74,9 @@ pub(crate) trait Thread: Sized + 'static {
 
     /// Returns whether other threads may have work for this one, or answers, which only polling finds.
     fn attends(&self) -> bool;
+
+    /// Sleeps for `most` at most, until other threads have work or answers, or the thread is woken. Returns `false` if it can not.
+    fn sleeps_for_others(&self, most: Option<Duration>) -> bool;
 
     /// Serves requests of other threads for work. Returns whether there were any.
     fn serves_others(&self) -> bool;

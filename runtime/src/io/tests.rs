@@ -65,6 +65,9 @@ impl Thread for Bare {
     fn attends(&self) -> bool {
         false
     }
+    fn sleeps_for_others(&self, _: Option<Duration>) -> bool {
+        false
+    }
     fn serves_others(&self) -> bool {
         false
     }

@@ -82,8 +82,11 @@ pub(crate) trait Service {
     /// Does what there is to do. Returns whether there was anything.
     fn round(&self, worker: &Worker) -> bool;
 
-    /// Returns whether others may have work for the thread, or answers, so that it must not sleep.
+    /// Returns whether others may have work for the thread, or answers, which only polling finds.
     fn attends(&self) -> bool;
+
+    /// Sleeps for `most` at most, until others have work or answers, or the thread is woken. Returns `false` if it can not.
+    fn sleeps(&self, worker: &Worker, most: Option<Duration>) -> bool;
 
     /// The thread ends.
     fn ends(&self, worker: &Worker);
@@ -296,6 +299,10 @@ impl Thread for Worker {
 
     fn attends(&self) -> bool {
         self.service.get().is_some_and(|service| service.attends())
+    }
+
+    fn sleeps_for_others(&self, most: Option<Duration>) -> bool {
+        self.service.get().is_some_and(|service| service.sleeps(self, most))
     }
 
     fn serves_others(&self) -> bool {

@@ -20,12 +20,14 @@
 //! 2. `segment_bytes <= 1 << stride_log2`, and both are multiples of a word: a [`Geometry`] is so by construction. `each` and `alone` follow
 //!    from it.
 //! 3. This process reaches the memory through `&AtomicU64` only: [`Arena::words`], [`Window::words`] and [`Arena::set_first_word`] are the only
-//!    code that makes references of `base`, and `_map` is never looked into. Other processes may write any bits at any time, which is what atomics allow.
+//!    code that makes references of `base` (the futexes of `Arena::half` are for the system), and `_map` is never looked into. Other processes may write any bits at any time, which is what atomics allow.
 
 use std::cell::Cell;
 use std::fs::File;
 use std::ptr::NonNull;
 use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -272,6 +274,38 @@ impl Arena {
         // Any bits are a valid `AtomicU64`. The borrow of `self` keeps the memory mapped as long as the slice, and that all is accessed by atomics
         // is invariant 3.
         Ok(unsafe { std::slice::from_raw_parts(first.cast().as_ptr(), count) })
+    }
+
+    /// Puts the calling thread to sleep while a word has a value below 2^32, for `most` at most, until a process [wakes](Self::wake) it. It may return earlier, for no
+    /// reason.
+    #[cfg(target_os = "linux")]
+    pub fn sleep_on(&self, at: Address, value: u32, most: std::time::Duration) {
+        let most = rustix::thread::futex::Timespec {
+            tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: most.subsec_nanos().into(),
+        };
+        if let Ok(half) = self.half(at) {
+            // The result does not matter: the caller looks again.
+            let _ =
+                rustix::thread::futex::wait(half, rustix::thread::futex::Flags::empty(), value, Some(&most));
+        }
+    }
+
+    /// Wakes the threads of all processes that sleep on a word.
+    #[cfg(target_os = "linux")]
+    pub fn wake(&self, at: Address) {
+        if let Ok(half) = self.half(at) {
+            let _ = rustix::thread::futex::wake(half, rustix::thread::futex::Flags::empty(), i32::MAX as u32);
+        }
+    }
+
+    /// Returns the lower half of a word, by which the system knows it. Its address alone is used: this process does not access it as a half.
+    #[cfg(target_os = "linux")]
+    fn half(&self, at: Address) -> Result<&AtomicU32> {
+        let whole = std::ptr::from_ref(self.word(at)?).cast::<AtomicU32>();
+        // SAFETY: the half is inside the word, which is borrowed from `self`, and is aligned, as the word is. All accesses to it are atomic: this process
+        // makes none but of the whole word (invariant 3), and the system one of this half.
+        Ok(unsafe { &*whole.add(usize::from(cfg!(target_endian = "big"))) })
     }
 
     /// Writes the first word of a segment, which no address reaches.

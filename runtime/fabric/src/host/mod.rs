@@ -279,6 +279,25 @@ impl Host {
         Ok(())
     }
 
+    /// Puts the thread to sleep while a word has a value, for `most` at most, until a process [wakes](Self::wake) it.
+    pub fn sleep_on(&self, at: Address, value: u32, most: Duration) {
+        #[cfg(target_os = "linux")]
+        self.arena.sleep_on(at, value, most);
+        // There are no other processes elsewhere, and this is short enough for its threads.
+        #[cfg(not(target_os = "linux"))]
+        if self.read_word(at).is_ok_and(|word| word == u64::from(value)) {
+            sleep(most.min(Duration::from_micros(100)));
+        }
+    }
+
+    /// Wakes the threads that sleep on a word.
+    pub fn wake(&self, at: Address) {
+        #[cfg(target_os = "linux")]
+        self.arena.wake(at);
+        #[cfg(not(target_os = "linux"))]
+        let _ = at;
+    }
+
     /// Returns the memory.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
