@@ -117,7 +117,7 @@ pub(super) struct Pair {
     build: [u64; 2],
     /// The numbers of the next batches of its lanes.
     next: [u32; LANES],
-    functions: Vec<Bound>,
+    functions: Vec<Function>,
     is_active: bool,
     /// How often in a row its slots were empty.
     looks: u32,
@@ -157,7 +157,12 @@ struct Answers {
 }
 
 /// A function that the client has named.
-#[derive(Clone)]
+struct Function {
+    bound: Bound,
+    /// Its description, for reports.
+    described: Rc<str>,
+}
+
 enum Bound {
     Position { shim: Shim, function: NamedFunction },
     Method { fingerprint: u64 },
@@ -464,7 +469,7 @@ impl Desk {
             let start = answers.words.len();
             answers.words.push(0);
             let way = Way::new(delegation, pair.client);
-            let status = self.run(delegation, pair, &way, head, args, &mut answers.words);
+            let status = self.run(delegation, worker, pair, &way, head, args, &mut answers.words);
             let gives = way.into_gives();
             if !gives.is_empty() {
                 let blocked = answers.blocked.get_or_insert_with(Rc::default);
@@ -507,6 +512,7 @@ impl Desk {
     fn run(
         &self,
         delegation: &Rc<Delegation>,
+        worker: &Worker,
         pair: &mut Pair,
         way: &Way,
         head: RequestHead,
@@ -515,11 +521,15 @@ impl Desk {
     ) -> Status {
         let Some(args) = args else { return Status::Refused(Refusal::Undecodable) };
         if head.function >= number::FIRST {
-            let Some(bound) = pair.functions.get(usize::from(head.function - number::FIRST)) else {
+            let Some(function) = pair.functions.get(usize::from(head.function - number::FIRST)) else {
                 return Status::Refused(Refusal::Undecodable);
             };
             let context = Context::new(delegation, pair.client);
-            return self.call(&context, bound, way, head.object, args, result);
+            let (described, client) = (&function.described, pair.client);
+            let _running = worker.waits_for(|| {
+                format!("delegated code to return: `{described}`, requested by thread {client}")
+            });
+            return self.call(&context, &function.bound, way, head.object, args, result);
         }
         match head.function {
             number::BIND => pair.bind(args),
@@ -791,7 +801,9 @@ impl Pair {
                 None => Bound::Refused(Refusal::OtherBuild),
             }
         };
-        self.functions.push(bound);
+        let described = String::read(&mut Reader::new(args.get(7..).unwrap_or_default(), &()));
+        let described = described.unwrap_or_default().into();
+        self.functions.push(Function { bound, described });
     }
 }
 

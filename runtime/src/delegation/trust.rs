@@ -473,6 +473,9 @@ impl<T: 'static> Trust<T> {
             large,
             result: PhantomData,
         };
+        let _waiting = ct.waits_for(|| {
+            format!("the answer of the trustee, thread {}, to `{}`", self.trustee(), naming.describe())
+        });
         let outcome = answer.await;
         match outcome {
             Outcome::Answer(Status::Far, place) => {

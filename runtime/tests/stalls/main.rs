@@ -443,3 +443,36 @@ fn shown(page: &str, text: &str) {
     }
     assert_eq!(std::fs::read_to_string(&page).unwrap_or_default(), text, "{}", page.display());
 }
+
+#[test]
+fn delegated_code_that_does_not_return_is_reported_with_its_name_and_its_client() {
+    if let Some((_, cluster)) = case() {
+        cluster
+            .run(2, async |ct| {
+                if ct.index() == 0 {
+                    let stored = ct.entrust(0_u64).await?.store(ct).await?;
+                    ct.publish("counter", stored).await?;
+                    ct.barrier("published").await?;
+                } else {
+                    ct.barrier("published").await?;
+                    let counter: Trust<u64> = Trust::open(ct.lookup("counter").await?, ct).await?;
+                    counter.apply(ct, (), |_, ()| block_for_long()).await?;
+                }
+                ct.barrier("done").await
+            })
+            .unwrap();
+        return;
+    }
+    let expected = ["delegated code to return: `fn(", "the answer of the trustee"];
+    let lines = stalls(
+        "delegated_code_that_does_not_return_is_reported_with_its_name_and_its_client",
+        "delegated",
+        "local:size=1MiB",
+        "50ms",
+        &expected,
+    );
+    for what in expected {
+        assert_reported_once(&lines, &[what]);
+    }
+    assert_reported_once(&lines, &["delegated code", "requested by thread", "stalls/main.rs"]);
+}
