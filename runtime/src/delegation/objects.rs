@@ -201,8 +201,8 @@ mod tests {
 
     use super::*;
 
-    fn thread(number: u64) -> ThreadId {
-        ThreadId::new(NonZeroU64::new(number + 1).unwrap())
+    fn thread(number: usize) -> ThreadId {
+        ThreadId::new(NonZeroU64::new(number as u64 + 1).unwrap())
     }
 
     #[test]
