@@ -13,10 +13,13 @@ use crate::errors::Errors;
 use crate::field_type::last_segment;
 use crate::implement::text;
 use crate::model::private;
-use crate::request::{self, Method, Parsed};
+use crate::request::{self, MOST_ARGUMENTS, Method, Parsed};
 
 /// Bounds of which each makes a type parameter `'static`.
 const OWNED: &[&str] = &["Message", "Word", "Pod", "Remote"];
+
+/// The types of the arguments in the runtime's `DelegatedMethod`.
+const ARGUMENTS: [&str; MOST_ARGUMENTS] = ["A", "B", "C", "D", "E", "F"];
 
 /// An `impl` block, and its client.
 struct Block {
@@ -155,6 +158,13 @@ fn marker(method: &Method) -> Ident {
     format_ident!("__{}", text(&method.name))
 }
 
+/// The tuple of a method's arguments, as a pattern and as an expression.
+fn values(method: &Method) -> TokenStream {
+    let names = method.args.iter().map(|(name, _)| quote!(#name));
+    let each = names.chain(std::iter::repeat(quote!(()))).take(MOST_ARGUMENTS);
+    quote!((#(#each),*))
+}
+
 /// The type that stands for a method.
 fn as_type(block: &Block, method: &Method) -> TokenStream {
     let Block { of, name: of_name, generics, krate, .. } = block;
@@ -162,26 +172,30 @@ fn as_type(block: &Block, method: &Method) -> TokenStream {
     let (impl_generics, type_generics, clause) = generics.split_for_impl();
     let marker = marker(method);
     let shown = format!("{of_name}::{}", text(name));
-    let (names, types): (Vec<_>, Vec<_>) = method.args.iter().map(|(name, ty)| (name, ty)).unzip();
-    let args = quote_spanned!(method.args_span=> (#(#types,)*));
+    let (names, values) = (method.args.iter().map(|(name, _)| name), values(method));
+    let types = ARGUMENTS.iter().enumerate().map(|(index, argument)| {
+        let (argument, ty) =
+            (Ident::new(argument, Span::mixed_site()), method.args.get(index).map(|(_, ty)| ty));
+        let ty = ty.map_or_else(|| quote!(()), |ty| quote!(#ty));
+        quote!(type #argument = #ty;)
+    });
     let value = Ident::new("value", Span::mixed_site());
     let context = Ident::new("context", Span::mixed_site());
     let (parameter, argument) = match method.takes_context {
         true => (quote!(#context), Some(quote!(, #context))),
         false => (quote!(_), None),
     };
-    // Errors about the type of an argument are where it is, once.
     quote! {
         #(#cfgs)*
         struct #marker #generics (::core::marker::PhantomData<fn() -> #of>) #clause;
         #(#cfgs)*
         impl #impl_generics __de::DelegatedMethod for #marker #type_generics #clause {
             type Of = #of;
-            type Args = #args;
+            #(#types)*
             type Output = #output;
             const NAME: &'static str = #shown;
             const IS_MUT: bool = #is_mut;
-            fn call(#value: &mut #of, #parameter: &#krate::Context<'_>, (#(#names,)*): Self::Args) -> Self::Output {
+            fn call(#value: &mut #of, #parameter: &#krate::Context<'_>, #values: __de::Args<Self>) -> Self::Output {
                 <#of>::#name(#value #argument #(, #names)*)
             }
         }
@@ -195,12 +209,13 @@ fn client_impl(block: &Block) -> TokenStream {
     let methods = block.methods.iter().map(|method| {
         let Method { attrs, vis, name, output, .. } = method;
         let marker = marker(method);
-        let (names, types): (Vec<_>, Vec<_>) = method.args.iter().map(|(name, ty)| (name, ty)).unzip();
+        let args = method.args.iter().map(|(name, ty)| quote!(#name: #ty));
+        let values = values(method);
         let ct = Ident::new("ct", Span::mixed_site());
         quote! {
             #(#attrs)*
-            #vis async fn #name(&self, #ct: &#krate::ComputeThread #(, #names: #types)*) -> #krate::Result<#output> {
-                __de::request::<#marker #type_generics>(&self.0, #ct, (#(#names,)*)).await
+            #vis async fn #name(&self, #ct: &#krate::ComputeThread #(, #args)*) -> #krate::Result<#output> {
+                __de::request::<#marker #type_generics>(&self.0, #ct, #values).await
             }
         }
     });

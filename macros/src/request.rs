@@ -1,12 +1,11 @@
 //! Methods of an `impl` block as a client requests them: what `#[delegated]` reads of each, and rejects.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Attribute, Expr, FnArg, Ident, ImplItemFn, Pat, Receiver, ReceiverKind, ReturnType, Safety, Signature,
-    Type, Visibility,
+    Attribute, Expr, FnArg, Ident, ImplItemFn, Pat, Path, Receiver, ReceiverKind, ReturnType, Safety,
+    Signature, Type, Visibility,
 };
 
 use crate::errors::Errors;
@@ -14,8 +13,8 @@ use crate::field_type::is_called;
 use crate::implement::text;
 use crate::travel;
 
-/// The most arguments of a method: `Message` is implemented for tuples of so many.
-const MOST_ARGUMENTS: usize = 6;
+/// The most arguments of a method, the types of the runtime's `DelegatedMethod`.
+pub(crate) const MOST_ARGUMENTS: usize = 6;
 
 /// The names of a client's own functions, and of methods that every client has.
 const RESERVED: &[&str] = &["entrust", "open", "clone", "deref", "from", "into"];
@@ -32,8 +31,6 @@ pub(crate) struct Method {
     pub(crate) is_mut: bool,
     pub(crate) takes_context: bool,
     pub(crate) args: Vec<(Ident, Type)>,
-    /// Where errors about the tuple of arguments are.
-    pub(crate) args_span: Span,
     pub(crate) output: Type,
 }
 
@@ -45,12 +42,7 @@ pub(crate) enum Parsed {
 }
 
 /// Reads a method. `None` if it has no receiver: it is not requested of a value. `of` is the type of the block.
-pub(crate) fn parse(
-    method: &ImplItemFn,
-    of: &Type,
-    krate: &syn::Path,
-    errors: &mut Errors,
-) -> Option<Parsed> {
+pub(crate) fn parse(method: &ImplItemFn, of: &Type, krate: &Path, errors: &mut Errors) -> Option<Parsed> {
     let sig = &method.sig;
     let receiver = sig.receiver()?;
     let mut own = Errors::default();
@@ -94,10 +86,6 @@ pub(crate) fn parse(
             name: sig.ident.clone(),
             is_mut,
             takes_context,
-            args_span: match &args[..] {
-                [(_, ty)] => ty.span(),
-                _ => sig.paren_token.span.join(),
-            },
             args,
             output,
         })
@@ -131,13 +119,17 @@ fn check(sig: &Signature, errors: &mut Errors) {
     } else if let Some(clause) = &sig.generics.where_clause {
         errors.at(clause, "a delegated method cannot have bounds of its own: put them on the `impl` block");
     }
-    let name = text(&sig.ident);
-    if RESERVED.contains(&name.as_str()) {
+    if is_reserved(&sig.ident) {
+        let name = text(&sig.ident);
         errors.at(
             &sig.ident,
             format!("clients already have a function `{name}`: rename the method, or move it to another `impl` block"),
         );
     }
+}
+
+fn is_reserved(name: &Ident) -> bool {
+    RESERVED.contains(&text(name).as_str())
 }
 
 /// Returns whether a method takes `&mut self`, and rejects other receivers than references.
@@ -189,8 +181,12 @@ fn forwarded(attrs: &[Attribute]) -> Vec<Attribute> {
     attrs.iter().filter(|attr| kept.iter().any(|name| attr.path().is_ident(name))).cloned().collect()
 }
 
-fn stand_in(method: &ImplItemFn, krate: &syn::Path) -> TokenStream {
+/// A method of the client that only has the interface of a rejected one.
+fn stand_in(method: &ImplItemFn, krate: &Path) -> TokenStream {
     let (vis, Signature { ident, generics, inputs, output, .. }) = (&method.vis, &method.sig);
+    if is_reserved(ident) {
+        return TokenStream::new();
+    }
     let types = inputs.iter().skip(1).filter_map(|input| match input {
         FnArg::Typed(input) if !is_context(&FnArg::Typed(input.clone())) => Some(&input.ty),
         _ => None,

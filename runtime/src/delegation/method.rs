@@ -13,8 +13,18 @@ use farfield_words::{Message, Reader, Writer, fingerprint};
 pub trait DelegatedMethod: Sized + 'static {
     /// The type of the impl.
     type Of: 'static;
-    /// The tuple of the arguments, without a context.
-    type Args: Message;
+    /// The first argument, not counting a context; `()` if there is none. Each is a type of its own, so that an error names it.
+    type A: Message;
+    /// The second argument.
+    type B: Message;
+    /// The third argument.
+    type C: Message;
+    /// The fourth argument.
+    type D: Message;
+    /// The fifth argument.
+    type E: Message;
+    /// The sixth argument.
+    type F: Message;
     /// The type of the result.
     type Output: Message;
     /// The names of the type and of the method: `Counter::add`.
@@ -23,16 +33,26 @@ pub trait DelegatedMethod: Sized + 'static {
     const IS_MUT: bool;
 
     /// Calls the method.
-    fn call(value: &mut Self::Of, context: &Context<'_>, args: Self::Args) -> Self::Output;
+    fn call(value: &mut Self::Of, context: &Context<'_>, args: Args<Self>) -> Self::Output;
 
     /// The method in the table of its type. Its fingerprint depends on the method's interface only: names, `&self` or `&mut self`, and types.
     const METHOD: Method = {
         let receiver = fingerprint::number(fingerprint::name(Self::NAME), Self::IS_MUT as u64);
-        let types = [Self::Args::FINGERPRINT, Self::Output::FINGERPRINT];
+        let types = [<Args<Self> as Message>::FINGERPRINT, Self::Output::FINGERPRINT];
         let interface = fingerprint::number(fingerprint::number(receiver, types[0]), types[1]);
         Method::new(Self::NAME, interface, shim::<Self>)
     };
 }
+
+/// The arguments of a method.
+pub type Args<M> = (
+    <M as DelegatedMethod>::A,
+    <M as DelegatedMethod>::B,
+    <M as DelegatedMethod>::C,
+    <M as DelegatedMethod>::D,
+    <M as DelegatedMethod>::E,
+    <M as DelegatedMethod>::F,
+);
 
 fn shim<M: DelegatedMethod>(
     value: &mut dyn Any,
@@ -40,14 +60,14 @@ fn shim<M: DelegatedMethod>(
     args: &mut Reader<'_>,
     result: &mut Writer<'_>,
 ) -> Result<(), CallRefused> {
-    call::<M::Of, M::Args, M::Output>(value, args, result, |value, args| M::call(value, context, args))
+    call::<M::Of, Args<M>, M::Output>(value, args, result, |value, args| M::call(value, context, args))
 }
 
 /// Requests a method of a value's trustee.
 pub async fn request<M: DelegatedMethod>(
     trust: &Trust<M::Of>,
     ct: &ComputeThread,
-    args: M::Args,
+    args: Args<M>,
 ) -> Result<M::Output> {
     trust.call_method(ct, const { &M::METHOD }, args, M::call).await
 }

@@ -48,5 +48,5 @@ mod way;
 pub(crate) use attend::attend;
 pub use context::{Context, Reaction};
 pub use function::{Delegated, Method};
-pub use method::{DelegatedMethod, request};
+pub use method::{Args, DelegatedMethod, request};
 pub use trust::{StoredTrust, Trust};

@@ -1,5 +1,3 @@
-use farfield::prelude::*;
-
 mod counters {
     use farfield::prelude::*;
 

@@ -30,7 +30,8 @@ impl<T: Message + PartialEq, const N: usize> List<T, N>
 where
     T: Clone,
 {
-    const MOST: usize = 4;
+    #[allow(dead_code)]
+    const MOST: usize = N;
 
     /// Not requested: there is no value.
     pub fn new() -> Self {
@@ -44,7 +45,7 @@ where
         change: Change<T>,
         mut ct: u64,
         (value, _): (u64, bool),
-        r#type: [u8; Self::MOST],
+        r#type: [u8; N],
         logs: Vec<Trust<List<u64, 1>>>,
     ) -> std::result::Result<Summary, String> {
         ct += value + u64::from(r#type[0]) + logs.len() as u64 + u64::from(context.caller().number().get() > 0);
@@ -94,7 +95,7 @@ async fn main(ct: &ComputeThread) -> Result<()> {
     let list = ListHandle::<String, 8>::open(ct.lookup("list").await?, ct).await?;
     if ct.index() == 1 {
         let insert = Change::Insert { at: 0, r#as: vec![("a".to_owned(), String::new())] };
-        let changed = list.change(ct, insert, 1, (2, true), [3; 4], vec![]).await?;
+        let changed = list.change(ct, insert, 1, (2, true), [3; 8], vec![]).await?;
         assert!(changed.is_ok_and(|now| now.length == 1 && now.name.as_deref() == Some("7")));
         assert!(list.contains(ct, "a".to_owned()).await?);
         list.clear(ct).await?;
