@@ -13,7 +13,7 @@ use crate::errors::Errors;
 use crate::field_type::last_segment;
 use crate::implement::text;
 use crate::model::private;
-use crate::request::{self, MOST_ARGUMENTS, Method, Parsed};
+use crate::request::{self, MOST_ARGUMENTS, Method};
 
 /// Bounds of which each makes a type parameter `'static`.
 const OWNED: &[&str] = &["Message", "Word", "Pod", "Remote"];
@@ -38,12 +38,12 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let options = attr::delegated(options, &mut errors);
     let parsed = errors.ok(syn::parse2::<Item>(item.clone()));
-    let generated = parsed.and_then(|parsed| match parsed {
-        Item::Impl(parsed) => block(&parsed, options, &mut errors).map(|block| generate(&block)),
-        _ => {
+    let generated = parsed.and_then(|parsed| {
+        let Item::Impl(parsed) = parsed else {
             errors.at(&item, "`#[delegated]` must be on an `impl` block");
-            None
-        }
+            return None;
+        };
+        block(&parsed, options, &mut errors).map(|block| generate(&block))
     });
     let errors = errors.into_tokens();
     quote!(#item #errors #generated)
@@ -77,8 +77,8 @@ fn block(item: &ItemImpl, options: attr::DelegatedOptions, errors: &mut Errors) 
             vis = method.vis.clone();
         }
         match parsed {
-            Parsed::Method(method) => methods.push(method),
-            Parsed::StandIn(stand_in) => stand_ins.push(stand_in),
+            Ok(method) => methods.push(method),
+            Err(stand_in) => stand_ins.push(stand_in),
         }
     }
     if methods.is_empty() && stand_ins.is_empty() {
@@ -181,10 +181,8 @@ fn as_type(block: &Block, method: &Method) -> TokenStream {
     });
     let value = Ident::new("value", Span::mixed_site());
     let context = Ident::new("context", Span::mixed_site());
-    let (parameter, argument) = match method.takes_context {
-        true => (quote!(#context), Some(quote!(, #context))),
-        false => (quote!(_), None),
-    };
+    let argument = method.takes_context.then(|| quote!(, #context));
+    let parameter = if method.takes_context { quote!(#context) } else { quote!(_) };
     quote! {
         #(#cfgs)*
         struct #marker #generics (::core::marker::PhantomData<fn() -> #of>) #clause;

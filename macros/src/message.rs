@@ -64,10 +64,9 @@ fn bounded(item: &DeriveInput, variants: &[Variant<'_>], ff: &TokenStream) -> Ge
     let mut generics = item.generics.clone();
     for param in generics.type_params_mut() {
         let mut fields = variants.iter().flat_map(|variant| variant.fields);
-        param.bounds.push(match fields.any(|field| travel::contains(&field.ty, &param.ident)) {
-            true => syn::parse_quote!(#ff::delegation::Message),
-            false => syn::parse_quote!('static),
-        });
+        let is_sent = fields.any(|field| travel::contains(&field.ty, &param.ident));
+        let bound = if is_sent { quote!(#ff::delegation::Message) } else { quote!('static) };
+        param.bounds.push(syn::parse_quote!(#bound));
     }
     generics
 }
@@ -132,22 +131,21 @@ fn expand(item: &DeriveInput, krate: &Path, variants: &[Variant<'_>]) -> TokenSt
         let value = quote! {
             ::core::option::Option::Some(#path { #(#members: <#types as __de::Message>::read(from)?),* })
         };
-        match variant.name {
-            None => value,
-            Some(_) => {
-                let index = Literal::usize_unsuffixed(index);
-                quote!(#index => #value,)
-            }
+        if variant.name.is_none() {
+            return value;
         }
+        let index = Literal::usize_unsuffixed(index);
+        quote!(#index => #value,)
     });
-    let read = match item.data {
-        Data::Enum(_) => quote! {
+    let read = if matches!(item.data, Data::Enum(_)) {
+        quote! {
             match from.take()? {
                 #(#read)*
                 _ => ::core::option::Option::None,
             }
-        },
-        _ => quote!(#(#read)*),
+        }
+    } else {
+        quote!(#(#read)*)
     };
     quote! {
         const _: () = {

@@ -34,15 +34,14 @@ pub(crate) struct Method {
     pub(crate) output: Type,
 }
 
-/// A method of the block, with a receiver.
-pub(crate) enum Parsed {
-    Method(Method),
-    /// Rejected: a method of the client that stands in for it, so that its uses are not errors as well.
-    StandIn(TokenStream),
-}
-
-/// Reads a method. `None` if it has no receiver: it is not requested of a value. `of` is the type of the block.
-pub(crate) fn parse(method: &ImplItemFn, of: &Type, krate: &Path, errors: &mut Errors) -> Option<Parsed> {
+/// Reads a method of a block of type `of`. `None` if it has no receiver: it is not requested of a value. The error of a rejected method is a method of the client
+/// that stands in for it, so that its uses are not errors as well.
+pub(crate) fn parse(
+    method: &ImplItemFn,
+    of: &Type,
+    krate: &Path,
+    errors: &mut Errors,
+) -> Option<Result<Method, TokenStream>> {
     let sig = &method.sig;
     let receiver = sig.receiver()?;
     let mut own = Errors::default();
@@ -77,9 +76,9 @@ pub(crate) fn parse(method: &ImplItemFn, of: &Type, krate: &Path, errors: &mut E
     };
     let method = if let Some(error) = own.into_error() {
         errors.push(error);
-        Parsed::StandIn(stand_in(method, krate))
+        Err(stand_in(method, krate))
     } else {
-        Parsed::Method(Method {
+        Ok(Method {
             attrs: forwarded(&method.attrs),
             cfgs: method.attrs.iter().filter(|attr| attr.path().is_ident("cfg")).cloned().collect(),
             vis: method.vis.clone(),

@@ -156,14 +156,14 @@ impl Counter {
         self.0
     }
 
-    fn get(self: &Self) -> u64 {
+    fn get(&self) -> u64 {
         self.0
     }
 
     /// Names that generated code uses, and patterns.
     fn names(&mut self, ct: u64, (value, context): (u64, u64), mut args: u64, _: u8) -> [u64; 4] {
         args += 1;
-        [ct, value, context, args]
+        [ct, value, context, args + self.0]
     }
 
     #[cfg(not(test))]
@@ -175,7 +175,9 @@ impl Counter {
 
     #[deprecated]
     #[allow(dead_code)]
-    fn r#type(&self) {}
+    fn r#type(&self) -> bool {
+        self.0 > 0
+    }
 
     /// Reports to a log, and takes its answer.
     fn report(&mut self, context: &Context<'_>, log: LogHandle, me: Trust<Counter>) -> bool {
@@ -216,7 +218,7 @@ fn methods_are_called_where_the_value_is() {
         assert!([15, 25, 35].contains(&reached), "{reached}");
         ct.barrier("added").await?;
         assert_eq!(counter.get(ct).await?, 35);
-        assert_eq!(counter.names(ct, 1, (2, 3), 4, 5).await?, [1, 2, 3, 5]);
+        assert_eq!(counter.names(ct, 1, (2, 3), 4, 5).await?, [1, 2, 3, 40]);
         let author = format!("thread {}", ct.index());
         let line = Line { author, r#type: 3, marks: vec![(7, true); 100] };
         assert_eq!(log.change(ct, Change::Push(line, 1)).await?, None);

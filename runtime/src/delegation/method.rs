@@ -93,7 +93,9 @@ mod tests {
         fn more(&mut self) {
             self.0 += 1;
         }
-        fn r#type(&self) {}
+        fn r#type(&self) -> bool {
+            self.0 > 0
+        }
     }
 
     /// The same type in another build.
@@ -103,7 +105,9 @@ mod tests {
         #[farfield_macros::delegated]
         impl Counter {
             /// Other positions, names of arguments and code.
-            fn r#type(&self) {}
+            fn r#type(&self) -> bool {
+                self.0[0] > 1
+            }
             fn add(&mut self, by: u64) -> u64 {
                 self.0[0] += by + 1;
                 self.0[0]

@@ -29,7 +29,9 @@ pub trait Message: Sized + 'static {
     /// Writes the elements of a list.
     #[doc(hidden)]
     fn write_all(values: Vec<Self>, to: &mut Writer<'_>) {
-        values.into_iter().for_each(|value| value.write(to));
+        for value in values {
+            value.write(to);
+        }
     }
 
     /// Reads the elements of a list.
@@ -176,7 +178,9 @@ impl<T: Message, const N: usize> Message for [T; N] {
     const FINGERPRINT: u64 = fingerprint::array(fingerprint::wrap("message", T::FINGERPRINT), N);
 
     fn write(self, to: &mut Writer<'_>) {
-        self.into_iter().for_each(|value| value.write(to));
+        for value in self {
+            value.write(to);
+        }
     }
     fn read(from: &mut Reader<'_>) -> Option<Self> {
         crate::try_array(|_| T::read(from).ok_or(())).ok()
