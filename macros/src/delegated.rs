@@ -26,6 +26,8 @@ struct Block {
     of: Type,
     /// The name of `of`, without its parameters.
     name: String,
+    /// True if documentation can link to this name.
+    is_in_scope: bool,
     client: Ident,
     vis: Visibility,
     generics: Generics,
@@ -90,6 +92,7 @@ fn block(item: &ItemImpl, options: attr::DelegatedOptions, errors: &mut Errors) 
     Some(Block {
         of: Type::clone(&item.self_ty),
         client: options.client.unwrap_or_else(|| format_ident!("{name}Client", span = span)),
+        is_in_scope: matches!(&*item.self_ty, Type::Path(path) if path.path.segments.len() == 1),
         name,
         vis,
         generics: owned(item.generics.clone()),
@@ -126,7 +129,8 @@ fn owned(mut generics: Generics) -> Generics {
 fn generate(block: &Block) -> TokenStream {
     let Block { of, name, client, vis, generics, krate, .. } = block;
     let ff = private(krate);
-    let documentation = format!(" A client of a [`{name}`]: requests its methods of the thread that has it.");
+    let link = if block.is_in_scope { format!("[`{name}`]") } else { format!("`{name}`") };
+    let documentation = format!(" A client of a {link}: requests its methods of the thread that has it.");
     let clause = &generics.where_clause;
     let (client_impl, traits) = (client_impl(block), traits(block));
     let methods = block.methods.iter().map(|method| as_type(block, method));

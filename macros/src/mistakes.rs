@@ -318,6 +318,10 @@ fn each_mistake_in_a_delegated_method_has_one_message() {
         ("fn f(&self, a: (u8, Option<&mut u8>))", &reference(own)),
         ("fn f(&self) -> &u64", &reference(own)),
         ("fn f(&self, c: &mut Context<'_>)", &reference(own)),
+        (
+            "fn f(&self, #[cfg(test)] a: u8)",
+            "a delegated method must have the same arguments in every build: put `#[cfg]` on the method",
+        ),
         ("fn f(&self, a: u8, c: &Context<'_>)", "a `&Context<'_>` must be the first argument after `self`"),
         (
             "fn f(&self, a: impl Copy)",

@@ -4,8 +4,8 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Attribute, Expr, FnArg, Ident, ImplItemFn, Pat, Path, Receiver, ReceiverKind, ReturnType, Safety,
-    Signature, Type, Visibility,
+    Attribute, Expr, FnArg, Ident, ImplItemFn, Pat, PatType, Path, Receiver, ReceiverKind, ReturnType,
+    Safety, Signature, Type, Visibility,
 };
 
 use crate::errors::Errors;
@@ -53,7 +53,7 @@ pub(crate) fn parse(
     let mut args = Vec::new();
     for (index, input) in (1..).zip(inputs) {
         let FnArg::Typed(input) = input else { continue };
-        own.ok(argument(&input.ty));
+        own.ok(argument(input));
         let mut ty = Type::clone(&input.ty);
         named.visit_type_mut(&mut ty);
         args.push((name(&input.pat, index), ty));
@@ -158,7 +158,12 @@ fn is_context_type(ty: &Type) -> bool {
     matches!(ty, Type::Reference(reference) if reference.mutability.is_none() && is_called(&reference.elem, "Context"))
 }
 
-fn argument(ty: &Type) -> syn::Result<()> {
+fn argument(PatType { attrs, ty, .. }: &PatType) -> syn::Result<()> {
+    if let Some(cfg) = attrs.iter().find(|attr| attr.path().is_ident("cfg")) {
+        let message =
+            "a delegated method must have the same arguments in every build: put `#[cfg]` on the method";
+        return Err(syn::Error::new_spanned(cfg, message));
+    }
     if is_context_type(ty) {
         let message = "a `&Context<'_>` must be the first argument after `self`";
         return Err(syn::Error::new_spanned(ty, message));
