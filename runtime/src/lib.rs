@@ -169,6 +169,8 @@ pub use error::{Error, HeldBackBy, PointerFault, Result};
 /// A variant is sent as its index, one word, and its fields. A type parameter of a field must be a message, unless it is that of a [`Trust`] or a
 /// [`RemotePtr`]. A type with [`#[derive(Word)]`](macro@Word) is a message already.
 ///
+/// The prelude has this macro, not the trait: a bound needs `use farfield::Message`.
+///
 /// The fingerprint depends on the names of the type, its variants and its fields, their order, and the fields' types.
 ///
 /// `#[message(crate = path)]` names the crate if it was renamed.
@@ -408,10 +410,12 @@ pub mod layout {
 /// The items that programs with remote structs use.
 pub mod prelude {
     pub use crate::{
-        Atomic, Backoff, Blob, Chain, Cluster, ComputeThread, Context, Guard, Link, Lock, LockGuard, Message,
-        Owned, Place, RemotePtr, Result, Shared, Site, SizeClass, Stamped, StampedLink, Tagged, TaggedLink,
+        Atomic, Backoff, Blob, Chain, Cluster, ComputeThread, Context, Guard, Link, Lock, LockGuard, Owned,
+        Place, RemotePtr, Result, Shared, Site, SizeClass, Stamped, StampedLink, Tagged, TaggedLink,
         TaggedWord, Tail, Trust, Versioned, Walk, Word, delegated, fetch, op, remote, tag,
     };
+    // Not the trait: its `read` and `write` would hide accessors of fields with these names.
+    pub use farfield_macros::Message;
 }
 
 /// Items that generated code uses. Not part of the interface.

@@ -1,7 +1,7 @@
 //! `#[delegated]` and `#[derive(Message)]` from a user's side: clients of other threads' values, on mapped memory and in the simulator.
 
 use farfield::prelude::*;
-use farfield::{Error, StoredTrust};
+use farfield::{Error, Message, StoredTrust};
 
 const CLUSTERS: [&str; 3] = ["local:", "local:delay=3", "sim:"];
 

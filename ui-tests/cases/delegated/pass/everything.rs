@@ -1,5 +1,6 @@
 #![deny(warnings)]
 
+use farfield::Message;
 use farfield::prelude::*;
 
 /// A message with every kind of field.

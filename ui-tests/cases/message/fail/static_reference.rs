@@ -6,7 +6,7 @@ struct Line {
     text: &'static str,
 }
 
-fn its_use_is_no_error(line: Line) -> impl Message {
+fn its_use_is_no_error(line: Line) -> impl farfield::Message {
     vec![line]
 }
 
