@@ -1,4 +1,4 @@
-//! The programs of the book's reference of `#[remote]`: a struct with every kind of field, and its use.
+//! The programs of the book's reference of the macros: a struct with every kind of field, a delegated type, and their use.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -152,6 +152,96 @@ async fn every_kind_of_field(ct: &ComputeThread) -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: places
+
+// ANCHOR: message
+/// A message: what a request and its result can contain.
+#[derive(Clone, Debug, PartialEq, Message)]
+struct Bid {
+    bidder: String,
+    cents: u64,
+}
+
+/// An enum is one, too.
+#[derive(Debug, PartialEq, Message)]
+enum Outcome {
+    Highest,
+    Below(Bid),
+}
+// ANCHOR_END: message
+
+// ANCHOR: delegated
+/// An ordinary type: the thread that has a value is the only one that touches it.
+#[derive(Default)]
+struct Auction {
+    bids: Vec<Bid>,
+}
+
+#[delegated]
+impl Auction {
+    /// Each method of the block gets a method of `AuctionClient`, which other threads can call.
+    pub(crate) fn bid(&mut self, bid: Bid) -> Outcome {
+        match self.bids.last() {
+            Some(highest) if highest.cents >= bid.cents => Outcome::Below(highest.clone()),
+            _ => {
+                self.bids.push(bid);
+                Outcome::Highest
+            }
+        }
+    }
+
+    /// After `self`, a method may take a context, through which it makes requests of its own.
+    pub(crate) fn close(&mut self, context: &Context<'_>, archive: ArchiveClient) -> Option<Bid> {
+        let highest = self.bids.pop();
+        if let Some(bid) = highest.clone() {
+            context.post(&archive, bid, Archive::keep).ok()?;
+        }
+        highest
+    }
+}
+
+struct Archive(Vec<Bid>);
+
+#[delegated]
+impl Archive {
+    pub(crate) fn keep(&mut self, bid: Bid) {
+        self.0.push(bid);
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+// ANCHOR_END: delegated
+
+// ANCHOR: client
+#[farfield::test(threads = 2)]
+async fn an_auction_is_held(ct: &ComputeThread) -> Result<()> {
+    if ct.index() == 0 {
+        // This thread is the trustee of the value: it executes requests while it waits.
+        let auction = AuctionClient::entrust(ct, Auction::default()).await?;
+        ct.publish("auction", Trust::from(auction).store(ct).await?).await?;
+    }
+    ct.barrier("open").await?;
+
+    // A client is a handle of the value. Each of its methods costs one round trip.
+    let auction = AuctionClient::open(ct.lookup("auction").await?, ct).await?;
+    let bid = Bid { bidder: format!("thread {}", ct.index()), cents: 100 + ct.index() as u64 };
+    let outcome = auction.bid(ct, bid).await?;
+    assert!(ct.index() == 0 || outcome == Outcome::Highest);
+    ct.barrier("bids are made").await?;
+
+    if ct.index() == 1 {
+        // Clients are messages.
+        let archive = ArchiveClient::entrust(ct, Archive(vec![])).await?;
+        let highest = auction.close(ct, archive.clone()).await?;
+        assert_eq!(highest.map(|bid| bid.cents), Some(101));
+        while archive.len(ct).await? == 0 {
+            ct.yield_now().await;
+        }
+    }
+    ct.barrier("closed").await
+}
+// ANCHOR_END: client
 
 /// The book's drawing of a job's layout shows the macro's layout. `FARFIELD_BLESS=1` writes its text anew.
 #[test]

@@ -1,4 +1,4 @@
-//! Options: the arguments of `#[remote(…)]`, `#[local(…)]`, `#[marks(…)]`, `#[main(…)]` and `#[test(…)]`.
+//! Options: the arguments of `#[remote(…)]`, `#[local(…)]`, `#[marks(…)]`, `#[delegated(…)]`, `#[main(…)]` and `#[test(…)]`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -117,21 +117,46 @@ pub(crate) fn entry(options: TokenStream, attribute: &str, errors: &mut Errors) 
     EntryOptions { threads, cluster: cluster.unwrap_or(default), krate, seeds }
 }
 
-/// The path of `#[word(crate = path)]`, or the default.
-pub(crate) fn word(attrs: &[Attribute], errors: &mut Errors) -> Path {
+/// The path of `#[word(crate = path)]`, or of another derive's attribute, or the default.
+pub(crate) fn derive(attrs: &[Attribute], attribute: &str, errors: &mut Errors) -> Path {
     let mut krate = default_crate();
     let mut seen = Vec::new();
-    for attr in attrs.iter().filter(|attr| attr.path().is_ident("word")) {
+    for attr in attrs.iter().filter(|attr| attr.path().is_ident(attribute)) {
         errors.ok(attr.parse_nested_meta(|meta| {
             reject_repeated(&mut seen, &meta)?;
             if !meta.path.is_ident("crate") {
-                return Err(meta.error("unknown option: `#[word]` takes `crate = path`"));
+                return Err(meta.error(format!("unknown option: `#[{attribute}]` takes `crate = path`")));
             }
             krate = crate_path(&meta)?;
             Ok(())
         }));
     }
     krate
+}
+
+/// The options of `#[delegated]`.
+pub(crate) struct DelegatedOptions {
+    /// The name of the client, if it is set.
+    pub(crate) client: Option<Ident>,
+    pub(crate) krate: Path,
+}
+
+pub(crate) fn delegated(options: TokenStream, errors: &mut Errors) -> DelegatedOptions {
+    let mut parsed = DelegatedOptions { client: None, krate: default_crate() };
+    let mut seen = Vec::new();
+    let parser = syn::meta::parser(|meta| {
+        reject_repeated(&mut seen, &meta)?;
+        if meta.path.is_ident("client") {
+            parsed.client = Some(meta.value()?.parse()?);
+        } else if meta.path.is_ident("crate") {
+            parsed.krate = crate_path(&meta)?;
+        } else {
+            return Err(meta.error("unknown option: `#[delegated]` takes `client = Name` and `crate = path`"));
+        }
+        Ok(())
+    });
+    errors.ok(parser.parse2(options));
+    parsed
 }
 
 /// The initial value of a `#[local]` field: `#[local(default = EXPR)]`, or its type's default.

@@ -26,6 +26,14 @@ impl Errors {
         result.map_err(|error| self.push(error)).ok()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(crate) fn into_error(self) -> Option<Error> {
+        self.0
+    }
+
     /// Code that makes the compiler report the errors.
     pub(crate) fn into_tokens(self) -> TokenStream {
         self.0.map(Error::into_compile_error).unwrap_or_default()

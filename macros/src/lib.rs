@@ -1,4 +1,4 @@
-//! The macros of Farfield: `#[remote]`, `#[tag]`, `#[derive(Word)]`, `fetch!`, `#[main]` and `#[test]`.
+//! The macros of Farfield: `#[remote]`, `#[tag]`, `#[derive(Word)]`, `#[derive(Message)]`, `#[delegated]`, `fetch!`, `#[main]` and `#[test]`.
 //!
 //! Programs use them through the crate `farfield`, which re-exports and documents them. This page is for changes of the macros.
 //!
@@ -15,6 +15,9 @@
 //! | the model | `model.rs` | add a property of a struct or a field that `expand` needs |
 //! | write code | `expand.rs` | change the types, constructors, accessors and marks that users see |
 //! | | `implement.rs` | change the implementations of traits: the second stage, expanded from a list of the fields |
+//! | delegation | `delegated.rs` | change how methods are read, and the code of `#[delegated]` |
+//! | | `request.rs` | reject a method that a client cannot request |
+//! | | `message.rs`, `travel.rs` | change `#[derive(Message)]`; reject a type that cannot be sent |
 //! | other macros | `tag.rs`, `word.rs`, `fetch.rs`, `entry.rs` | change `#[tag]`, `#[derive(Word)]`, `fetch!`, `#[main]` and `#[test]` |
 //! | report | `errors.rs` | change how errors are collected |
 //!
@@ -24,15 +27,19 @@
 
 mod attr;
 mod check;
+mod delegated;
 mod entry;
 mod errors;
 mod expand;
 mod fetch;
 mod field_type;
 mod implement;
+mod message;
 mod model;
 mod parse;
+mod request;
 mod tag;
+mod travel;
 mod word;
 
 #[cfg(test)]
@@ -64,6 +71,22 @@ pub fn tag(options: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_derive(Word, attributes(word))]
 pub fn derive_word(item: TokenStream) -> TokenStream {
     word::derive(item.into()).into()
+}
+
+/// Lets a struct or an enum of messages be sent to another thread.
+///
+/// See the re-export in the crate `farfield`.
+#[proc_macro_derive(Message, attributes(message))]
+pub fn derive_message(item: TokenStream) -> TokenStream {
+    message::derive(item.into()).into()
+}
+
+/// Generates a client of a type, which requests the methods of an `impl` block from the thread that has a value.
+///
+/// See the re-export in the crate `farfield`.
+#[proc_macro_attribute]
+pub fn delegated(options: TokenStream, item: TokenStream) -> TokenStream {
+    delegated::expand(options.into(), item.into()).into()
 }
 
 /// Reads several fields of one object with one READ: `fetch!(g, node.{key, next}).await?`.

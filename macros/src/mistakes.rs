@@ -253,6 +253,205 @@ fn each_mistake_in_a_tag_has_one_message() {
     }
 }
 
+/// The error messages of `#[delegated(options)]`, and the methods of the client.
+fn of_delegated(options: &str, item: &str) -> (Vec<String>, Vec<String>) {
+    let [options, item]: [TokenStream; 2] =
+        [options, item].map(|text| text.parse().expect("a case is tokens"));
+    let items = syn::parse2::<syn::File>(crate::delegated::expand(options, item));
+    let items = items.expect("the generated code is Rust").items;
+    let mut methods = Vec::new();
+    for item in &items {
+        let Item::Const(item) = item else { continue };
+        let syn::Expr::Block(block) = &*item.expr else { continue };
+        for statement in &block.block.stmts {
+            if let syn::Stmt::Item(Item::Impl(client)) = statement
+                && client.trait_.is_none()
+            {
+                let functions = client.items.iter().filter_map(|item| match item {
+                    syn::ImplItem::Fn(function) => Some(function.sig.ident.to_string()),
+                    _ => None,
+                });
+                methods.extend(functions.skip(2));
+            }
+        }
+    }
+    (errors(items), methods)
+}
+
+#[test]
+fn each_mistake_in_a_delegated_method_has_one_message() {
+    let reference =
+        |instead: &str| format!("a reference cannot be sent to another thread's process: {instead}");
+    let generic =
+        "a delegated method cannot be generic: a request names one function; write a method for each type";
+    let own = "use the value itself, or a `RemotePtr<T>`";
+    let by_value = "a delegated method cannot take `self` by value, because its trustee keeps the value: use `&self` or `&mut self`";
+    let reserved = |name: &str| {
+        format!(
+            "clients already have a function `{name}`: rename the method, or move it to another `impl` block"
+        )
+    };
+    for (method, message) in [
+        (
+            "async fn f(&self)",
+            "a delegated method cannot be `async`, because its trustee does not wait: take a `&Context<'_>`, and request what it needs with `apply_then`",
+        ),
+        (
+            "extern \"C\" fn f(&self)",
+            "a delegated method cannot be `extern`: Farfield calls it by Rust's own convention",
+        ),
+        ("fn f<T>(&self, a: T)", generic),
+        ("fn f<const N: u8>(&self)", generic),
+        (
+            "fn f<'a>(&'a self)",
+            "a delegated method cannot have lifetime parameters: nothing that it takes or returns borrows",
+        ),
+        (
+            "fn f(&self) where Self: Copy",
+            "a delegated method cannot have bounds of its own: put them on the `impl` block",
+        ),
+        ("fn f(self)", by_value),
+        ("fn f(mut self)", by_value),
+        ("fn f(self: Box<Self>)", by_value),
+        ("fn f(&self, a: &str)", &reference("use `String`")),
+        ("fn f(&self, a: &'static [u8])", &reference("use `Vec<T>`")),
+        ("fn f(&self, a: (u8, Option<&mut u8>))", &reference(own)),
+        ("fn f(&self) -> &u64", &reference(own)),
+        ("fn f(&self, c: &mut Context<'_>)", &reference(own)),
+        (
+            "fn f(&self, #[cfg(test)] a: u8)",
+            "a delegated method must have the same arguments in every build: put `#[cfg]` on the method",
+        ),
+        ("fn f(&self, a: u8, c: &Context<'_>)", "a `&Context<'_>` must be the first argument after `self`"),
+        (
+            "fn f(&self, a: impl Copy)",
+            "`impl Trait` cannot be sent to another thread's process: name a type, which both processes know",
+        ),
+        (
+            "fn f(&self) -> impl Copy",
+            "`impl Trait` cannot be sent to another thread's process: name a type, which both processes know",
+        ),
+        (
+            "fn f(&self, a: fn())",
+            "a function pointer cannot be sent to another thread's process: data travels, code does not; use an enum",
+        ),
+        (
+            "fn f(&self, a: *const u8)",
+            "a pointer of this process cannot be sent to another thread's process: use `RemotePtr<T>`",
+        ),
+        (
+            "fn f(&self, a: Vec<Cow<'_, str>>)",
+            "a type that borrows cannot be sent to another thread's process: use one that owns its data",
+        ),
+        (
+            "fn f(&self, a: [usize; 2])",
+            "`usize` cannot be sent to another thread's process: its size depends on the machine; use `u64`",
+        ),
+        (
+            "fn f(&self) -> Result<(), isize>",
+            "`isize` cannot be sent to another thread's process: its size depends on the machine; use `i64`",
+        ),
+        (
+            "fn f(&self, _: u8, _: u8, _: u8, _: u8, _: u8, _: u8, _: u8)",
+            "a request has 6 arguments at most, not 7: group some in a struct with `#[derive(Message)]`",
+        ),
+    ] {
+        let block = format!(
+            "impl Counter {{ {method} {{ loop {{}} }} fn good(&mut self, c: &Context, a: Trust<usize>) {{}} }}"
+        );
+        assert_eq!(
+            of_delegated("", &block),
+            (vec![message.to_owned()], vec!["good".to_owned(), "f".to_owned()]),
+            "{method}"
+        );
+    }
+    for name in ["entrust", "open", "clone", "into"] {
+        let block = format!("impl Counter {{ fn {name}(&self) {{}} fn f(&self) {{}} }}");
+        assert_eq!(of_delegated("", &block), (vec![reserved(name)], vec!["f".to_owned()]));
+    }
+    let (messages, methods) =
+        of_delegated("", "impl Counter { fn f(self, a: &str) -> usize {} fn g(&self, a: usize) {} }");
+    assert_eq!((messages.len(), methods.len()), (4, 2), "no mistake hides another");
+}
+
+#[test]
+fn a_block_that_cannot_be_delegated_has_one_message() {
+    let f = "{ fn f(&self) {} }";
+    for (options, item, message) in [
+        ("", "fn f() {}", "`#[delegated]` must be on an `impl` block"),
+        (
+            "",
+            "impl Drop for Counter { fn drop(&mut self) {} }",
+            "`#[delegated]` must be on an `impl` block of the type's own methods, not of a trait",
+        ),
+        ("", &format!("impl [u8] {f}"), "`#[delegated]` must be on an `impl` block of a type with a name"),
+        (
+            "",
+            &format!("impl<'a> Counter<'a> {f}"),
+            "a value of a trustee cannot borrow: it stays when the function that made it returns",
+        ),
+        (
+            "",
+            "impl Counter { fn new() {} }",
+            "there is no method to delegate: a delegated method takes `&self` or `&mut self`",
+        ),
+        (
+            "name = Client",
+            &format!("impl Counter {f}"),
+            "unknown option: `#[delegated]` takes `client = Name` and `crate = path`",
+        ),
+        ("client = A, client = B", &format!("impl Counter {f}"), "`client` is given twice"),
+    ] {
+        assert_eq!(of_delegated(options, item).0, [message], "{options} on {item}");
+    }
+    assert_eq!(
+        of_delegated("client = A, crate = other", &format!("impl Counter<u8> {f}")),
+        (vec![], vec!["f".to_owned()])
+    );
+}
+
+#[test]
+fn each_mistake_in_a_message_has_one_message() {
+    let outcome = |item: &str| {
+        let expansion = crate::message::derive(item.parse().expect("a case is tokens"));
+        let items = syn::parse2::<syn::File>(expansion).expect("the generated code is Rust").items;
+        let is_implemented = items.iter().any(|item| matches!(item, Item::Impl(_) | Item::Const(_)));
+        (errors(items), is_implemented)
+    };
+    let itself =
+        "a message cannot contain itself: send a list, whose elements name each other by their index";
+    let reference = "a reference cannot be sent to another thread's process: use `String`";
+    for (item, message) in [
+        ("enum Never {}", "a message needs at least one variant: this type has no values"),
+        (
+            "union Bits { a: u8 }",
+            "a union cannot be a message: its bits do not show which field they belong to; use an enum",
+        ),
+        ("struct Line(&'static str);", reference),
+        ("enum Change { Clear, Push { line: Option<&'static str> } }", reference),
+        ("struct Tree(Vec<Self>);", itself),
+        ("enum Tree { Leaf, Node((u8, Option<Tree>)) }", itself),
+        (
+            "struct Length(usize);",
+            "`usize` cannot be sent to another thread's process: its size depends on the machine; use `u64`",
+        ),
+        ("#[message(name = a)] struct Line(u8);", "unknown option: `#[message]` takes `crate = path`"),
+    ] {
+        assert_eq!(outcome(item), (vec![message.to_owned()], true), "{item}");
+    }
+    assert_eq!(outcome("struct Line<'a>(&'a str);"), (vec![reference.to_owned()], false));
+    let borrows = "a message cannot borrow: references cannot be sent to another thread's process";
+    assert_eq!(outcome("struct Line<'a>(u8, Own);"), (vec![borrows.to_owned()], false));
+    for item in [
+        "struct Node(Trust<Self>, RemotePtr<Node>, Trust<usize>);",
+        "struct A;",
+        "struct A {}",
+        "enum A { B(), C {} }",
+    ] {
+        assert_eq!(outcome(item), (vec![], true), "{item}");
+    }
+}
+
 #[test]
 fn only_structs_with_named_fields_are_remote() {
     let no_field = "a remote struct needs at least one field in far memory";

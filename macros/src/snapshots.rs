@@ -1,5 +1,5 @@
-//! Snapshots of the code that `#[remote]` generates: `tests/expand/NAME.rs` is a user's struct, `tests/expand/NAME.expanded.rs` its
-//! expansion.
+//! Snapshots of the code that `#[remote]`, `#[delegated]` and `#[derive(Message)]` generate: `tests/expand/NAME.rs` is a user's item,
+//! `tests/expand/NAME.expanded.rs` its expansion.
 //!
 //! `FARFIELD_BLESS=1 cargo test -p farfield-macros` writes the expansions anew: read the difference before you commit it.
 
@@ -7,18 +7,20 @@ use std::path::PathBuf;
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
-use syn::{ItemStruct, Meta};
+use syn::{Attribute, Item, Meta};
 
 /// The limit of an expansion's length. Generated code is reviewed; code beyond the limit belongs in the runtime, as a generic function.
 const MAX_LINES: usize = 160;
 
-/// Removes the struct's `#[remote]` and returns its options.
-fn options(item: &mut ItemStruct) -> TokenStream {
-    let index =
-        item.attrs.iter().position(|attr| attr.path().is_ident("remote")).expect("a case has `#[remote]`");
-    match item.attrs.remove(index).meta {
-        Meta::List(list) => list.tokens,
-        _ => TokenStream::new(),
+/// Removes the item's attribute and returns its name and its options.
+fn take_attribute(attrs: &mut Vec<Attribute>) -> (String, TokenStream) {
+    let known = ["remote", "delegated", "derive"];
+    let index = attrs.iter().position(|attr| known.iter().any(|name| attr.path().is_ident(name)));
+    let attr = attrs.remove(index.expect("a case has a macro's attribute"));
+    let name = attr.path().require_ident().expect("it is one of these").to_string();
+    match attr.meta {
+        Meta::List(list) => (name, list.tokens),
+        _ => (name, TokenStream::new()),
     }
 }
 
@@ -26,9 +28,20 @@ fn check(name: &str) {
     let file =
         |extension| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/expand/{name}{extension}"));
     let source = std::fs::read_to_string(file(".rs")).expect("the case exists");
-    let mut item: ItemStruct = syn::parse_str(&source).expect("the case is a struct");
-    let options = options(&mut item);
-    let expanded = crate::expand::remote(options, item.into_token_stream());
+    let mut item: Item = syn::parse_str(&source).expect("the case is an item");
+    let attrs = match &mut item {
+        Item::Struct(item) => &mut item.attrs,
+        Item::Enum(item) => &mut item.attrs,
+        Item::Impl(item) => &mut item.attrs,
+        _ => panic!("no macro is for such an item"),
+    };
+    let (attribute, options) = take_attribute(attrs);
+    let item = item.into_token_stream();
+    let expanded = match &attribute[..] {
+        "remote" => crate::expand::remote(options, item),
+        "delegated" => crate::delegated::expand(options, item),
+        _ => crate::message::derive(item),
+    };
     let expanded = prettyplease::unparse(&syn::parse2(expanded).expect("the generated code is Rust"));
     let lines = expanded.lines().count();
     assert!(lines < MAX_LINES, "`{name}` is expanded to {lines} lines");
@@ -62,4 +75,14 @@ fn a_struct_with_local_fields() {
 #[test]
 fn a_struct_with_an_array_a_nested_struct_and_a_tail() {
     check("page");
+}
+
+#[test]
+fn a_block_of_delegated_methods() {
+    check("counter");
+}
+
+#[test]
+fn an_enum_that_is_a_message() {
+    check("change");
 }

@@ -24,7 +24,7 @@ struct Bits {
 pub(crate) fn derive(item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let expanded = errors.ok(syn::parse2::<DeriveInput>(item)).and_then(|item| {
-        let krate = attr::word(&item.attrs, &mut errors);
+        let krate = attr::derive(&item.attrs, "word", &mut errors);
         let bits = match &item.data {
             Data::Struct(data) => newtype(&item, &data.fields, &krate, &mut errors),
             Data::Enum(data) => c_like(&item, data, &mut errors),

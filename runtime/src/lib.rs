@@ -42,6 +42,7 @@
 //! | call far memory from tokio or another executor | [`Client`] |
 //! | define the fields of an object | [`#[remote]`](macro@remote): [`Atomic`], [`Link`], [`TaggedLink`], [`StampedLink`], [`Lock`], [`Versioned`], [`Tail`], [`Array`] |
 //! | store a type of one's own in a field | [`#[derive(Word)]`](macro@Word), [`Pod`] |
+//! | give a value to one thread, which executes what others request | [`Trust`], by [`ComputeThread::entrust`]; [`#[delegated]`](macro@delegated), [`#[derive(Message)]`](macro@Message) |
 //! | point to an object | [`RemotePtr`], [`Shared`], [`Owned`] |
 //! | read and change a field | [`Place`]; several fields with [`fetch!`](macro@fetch) |
 //! | combine operations into one round trip | [`Chain`] |
@@ -136,6 +137,44 @@ pub use client::{Call, Client, ClientOptions};
 pub use delegation::{Context, Reaction, StoredTrust, Trust};
 pub use epoch::{LocalEpoch, LocalGuard, LocalThread};
 pub use error::{Error, HeldBackBy, PointerFault, Result};
+/// Implements [`Message`](trait@Message): the type can be sent to another compute thread, as an argument or a result of a [request](Trust). For structs and
+/// enums whose fields are messages.
+///
+/// ```
+/// use farfield::prelude::*;
+///
+/// #[derive(Message)]
+/// enum Change {
+///     Clear,
+///     Push(String),
+///     Replace { at: u32, by: String },
+/// }
+///
+/// # Cluster::connect("local:size=64KiB")?.run(1, async |ct| {
+/// let lines = ct.entrust(vec![String::from("one")]).await?;
+/// let change = Change::Replace { at: 0, by: "two".into() };
+/// let length = lines.apply(ct, change, |lines, change: Change| {
+///     match change {
+///         Change::Clear => lines.clear(),
+///         Change::Push(line) => lines.push(line),
+///         Change::Replace { at, by } => lines[at as usize] = by,
+///     }
+///     lines.len() as u64
+/// });
+/// assert_eq!(length.await?, 1);
+/// # Ok(()) })?;
+/// # Ok::<(), farfield::Error>(())
+/// ```
+///
+/// A variant is sent as its index, one word, and its fields. A type parameter of a field must be a message, unless it is that of a [`Trust`] or a
+/// [`RemotePtr`]. A type with [`#[derive(Word)]`](macro@Word) is a message already.
+///
+/// The prelude has this macro, not the trait: a bound needs `use farfield::Message`.
+///
+/// The fingerprint depends on the names of the type, its variants and its fields, their order, and the fields' types.
+///
+/// `#[message(crate = path)]` names the crate if it was renamed.
+pub use farfield_macros::Message;
 /// Implements [`Word`]: the type can be held by an [`Atomic`] and by plain fields. For newtypes around a word, and enums without fields.
 ///
 /// The type must be `Copy` and `Debug`, and an enum needs a `#[repr]` of a fixed width. Reading bits of no variant returns [`Error::InvalidValue`].
@@ -158,6 +197,55 @@ pub use error::{Error, HeldBackBy, PointerFault, Result};
 ///
 /// `#[word(crate = path)]` names the crate if it was renamed.
 pub use farfield_macros::Word;
+/// Generates a client of a type, which requests the methods of an `impl` block from the thread that has the value.
+///
+/// ```
+/// use farfield::prelude::*;
+///
+/// pub struct Counter(u64);
+///
+/// #[delegated]
+/// impl Counter {
+///     /// Adds to the counter, and returns its value.
+///     pub fn add(&mut self, n: u64) -> u64 {
+///         self.0 += n;
+///         self.0
+///     }
+/// }
+///
+/// # fn main() -> farfield::Result<()> {
+/// Cluster::connect("local:")?.run(2, async |ct| {
+///     let root = ct.root_or_init("hits", async || {
+///         Trust::from(CounterClient::entrust(ct, Counter(0)).await?).store(ct).await
+///     });
+///     let counter = CounterClient::open(root.await?, ct).await?;
+///     assert!(counter.add(ct, 5).await? <= 10);
+///     ct.barrier("counted").await
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// | generated for `Counter` | contents |
+/// |---|---|
+/// | `CounterClient` | a [`Trust`]`<Counter>`: converts from and into it, dereferences to it, and is a [message](trait@Message) |
+/// | `CounterClient::entrust(ct, value)` | gives a value to this thread: [`ComputeThread::entrust`] |
+/// | `CounterClient::open(stored, ct)` | makes a client of a stored handle: [`Trust::open`] |
+/// | `client.add(ct, n)` | requests `Counter::add`, with the costs and errors of [`Trust::apply`] |
+///
+/// A method takes `&self` or `&mut self`, then perhaps a [`&Context<'_>`](Context), and up to six arguments. Arguments and result are
+/// [messages](trait@Message). Functions without `self` are left alone; a method that must not be requested belongs in another block. A type has
+/// one such block. The client is as visible as the most visible of its methods, and the type must be so, too.
+///
+/// Unlike functions for [`Trust::apply`], methods are named by their interface: the names of type and method, the receiver, and the types of arguments and
+/// result. So builds of a program that differ can request each other's methods. [`Error::DelegationRefused`] if the trustee's build has no method
+/// with this interface, or if another thread's value was not given by `CounterClient::entrust`.
+///
+/// | option | meaning |
+/// |---|---|
+/// | `#[delegated(client = Name)]` | the name of the client |
+/// | `#[delegated(crate = path)]` | the path of this crate, if it was renamed |
+pub use farfield_macros::delegated;
 /// Reads several fields of one object with one READ, of the smallest span of words that covers them.
 ///
 /// `fetch!(g, node.{key, next})` is a future of a `Result` of the tuple of their values. One round trip, for up to eight fields. The expression
@@ -322,10 +410,12 @@ pub mod layout {
 /// The items that programs with remote structs use.
 pub mod prelude {
     pub use crate::{
-        Atomic, Backoff, Blob, Chain, Cluster, ComputeThread, Guard, Link, Lock, LockGuard, Owned, Place,
-        RemotePtr, Result, Shared, Site, SizeClass, Stamped, StampedLink, Tagged, TaggedLink, TaggedWord,
-        Tail, Trust, Versioned, Walk, Word, fetch, op, remote, tag,
+        Atomic, Backoff, Blob, Chain, Cluster, ComputeThread, Context, Guard, Link, Lock, LockGuard, Owned,
+        Place, RemotePtr, Result, Shared, Site, SizeClass, Stamped, StampedLink, Tagged, TaggedLink,
+        TaggedWord, Tail, Trust, Versioned, Walk, Word, delegated, fetch, op, remote, tag,
     };
+    // Not the trait: its `read` and `write` would hide accessors of fields with these names.
+    pub use farfield_macros::Message;
 }
 
 /// Items that generated code uses. Not part of the interface.

@@ -93,6 +93,54 @@ pub mod remote {
     }
 }
 
+/// A delegated type.
+pub mod delegated {
+    /// A message of each shape.
+    #[derive(::core::fmt::Debug, ::farfield::Message)]
+    pub enum Change<T> {
+        /// Nothing.
+        Nothing,
+        /// An element.
+        Push(T),
+        /// Several.
+        Several {
+            /// The elements.
+            all: ::std::vec::Vec<T>,
+            /// For each.
+            times: u8,
+        },
+    }
+
+    /// A list.
+    #[derive(::core::fmt::Debug, ::core::default::Default)]
+    pub struct List<T> {
+        elements: ::std::vec::Vec<T>,
+    }
+
+    #[::farfield::delegated]
+    impl<T: ::farfield::Message + ::core::clone::Clone> List<T> {
+        /// Changes the list.
+        pub fn change(&mut self, change: Change<T>) -> u64 {
+            match change {
+                Change::Nothing => {}
+                Change::Push(element) => self.elements.push(element),
+                Change::Several { all, times } => {
+                    for _ in 0..times {
+                        self.elements.extend_from_slice(&all);
+                    }
+                }
+            }
+            self.elements.len() as u64
+        }
+
+        /// Returns the caller and the length.
+        #[must_use]
+        pub fn asked(&self, context: &::farfield::Context<'_>) -> (u64, ::std::string::String) {
+            (self.elements.len() as u64, ::std::string::ToString::to_string(&context.caller()))
+        }
+    }
+}
+
 #[::farfield::test]
 async fn expansions_need_no_prelude_and_cause_no_lint(
     ct: &::farfield::ComputeThread,
@@ -104,5 +152,12 @@ async fn expansions_need_no_prelude_and_cause_no_lint(
     let (key,) = ::farfield::fetch!(g, node.{key}).await?;
     ::std::assert_eq!(key, 4);
     ::std::assert_eq!(remote::Node::attach(node, ct).await?.hits(), 0);
+    let list = <delegated::List<u64> as ::core::default::Default>::default();
+    let list = delegated::ListClient::entrust(ct, list).await?;
+    ::std::assert_eq!(list.change(ct, delegated::Change::Push(1)).await?, 1);
+    let several = delegated::Change::Several { all: ::std::vec![2, 3], times: 2 };
+    ::std::assert_eq!(list.change(ct, several).await?, 5);
+    ::std::assert_eq!(list.change(ct, delegated::Change::Nothing).await?, 5);
+    ::std::assert_eq!(list.asked(ct).await?.0, 5);
     ::core::result::Result::Ok(())
 }

@@ -54,6 +54,7 @@ const UNSAFE_FILES: &[&str] = &[
     "benches/src/bin/raw_verbs.rs",
     "benches/src/bin/hash_map/lmdb.rs",
     "benches/src/bin/shared_memory.rs",
+    "ui-tests/cases/delegated/fail/unsafe_method.rs",
     "xtask/src/sanitize.rs",
 ];
 

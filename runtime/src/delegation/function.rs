@@ -24,12 +24,11 @@ pub(super) type MethodShim =
     fn(&mut dyn Any, &Context<'_>, &mut Reader<'_>, &mut Writer<'_>) -> Result<(), CallRefused>;
 
 /// A call that was refused before the function was called.
-pub struct CallRefused(pub(super) Refusal);
+pub(super) struct CallRefused(pub(super) Refusal);
 
 impl Method {
     /// Makes a method. The fingerprint stands for its name and its types.
-    #[allow(private_interfaces)]
-    pub const fn new(name: &'static str, fingerprint: u64, shim: MethodShim) -> Self {
+    pub(super) const fn new(name: &'static str, fingerprint: u64, shim: MethodShim) -> Self {
         Self { name, fingerprint, shim }
     }
 }
@@ -96,7 +95,7 @@ fn with_context<T: 'static, A: Message, R: Message>(
 }
 
 /// Decodes arguments, calls a function, and encodes its result.
-pub fn call<T: 'static, A: Message, R: Message>(
+pub(super) fn call<T: 'static, A: Message, R: Message>(
     value: &mut dyn Any,
     args: &mut Reader<'_>,
     result: &mut Writer<'_>,

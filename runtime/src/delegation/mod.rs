@@ -10,6 +10,7 @@
 //! | `objects` | the values of a trustee, and the count of their handles |
 //! | `way` | handles on their way from thread to thread |
 //! | `function` | names of functions, and their calls |
+//! | `method` | methods of `#[delegated]` impls |
 //! | `slots` | the words through which batches are exchanged |
 //! | `caller` | the client's side of a pair of threads |
 //! | `desk` | the trustee's side |
@@ -37,6 +38,7 @@ mod caller;
 mod context;
 mod desk;
 mod function;
+mod method;
 mod objects;
 mod slots;
 mod state;
@@ -45,5 +47,6 @@ mod way;
 
 pub(crate) use attend::attend;
 pub use context::{Context, Reaction};
-pub use function::{CallRefused, Delegated, Method, call};
+pub use function::{Delegated, Method};
+pub use method::{Args, DelegatedMethod, request};
 pub use trust::{StoredTrust, Trust};

@@ -230,8 +230,7 @@ impl<T: 'static> Trust<T> {
     }
 
     /// Calls a method of a `#[delegated]` impl.
-    #[doc(hidden)]
-    pub fn call_method<A: Message, R: Message>(
+    pub(super) fn call_method<A: Message, R: Message>(
         &self,
         ct: &ComputeThread,
         method: &'static Method,

@@ -55,6 +55,24 @@ pub const fn fields(struct_name: &str, size: usize, align: usize, fields: &[Fiel
     hash
 }
 
+/// Returns the fingerprint of a message, computed from the names of its type and of its variants, and the names and fingerprints of
+/// each variant's fields. A struct is one variant without a name.
+pub const fn message(type_name: &str, variants: &[(&str, &[(&str, u64)])]) -> u64 {
+    let mut hash = bytes(name("message"), type_name.as_bytes());
+    let mut index = 0;
+    while index < variants.len() {
+        let (variant, fields) = variants[index];
+        hash = number(bytes(hash, variant.as_bytes()), fields.len() as u64);
+        let mut field = 0;
+        while field < fields.len() {
+            hash = number(bytes(hash, fields[field].0.as_bytes()), fields[field].1);
+            field += 1;
+        }
+        index += 1;
+    }
+    hash
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,5 +86,23 @@ mod tests {
             assert!(!all[..index].contains(one));
         }
         assert_ne!(number(name("ab"), 1), number(name("a"), 1));
+    }
+
+    #[test]
+    fn names_order_and_number_of_fields_and_variants_change_the_fingerprint_of_a_message() {
+        let all = [
+            message("A", &[("", &[])]),
+            message("B", &[("", &[])]),
+            message("A", &[("", &[("a", 1), ("b", 2)])]),
+            message("A", &[("", &[("b", 2), ("a", 1)])]),
+            message("A", &[("", &[("a", 2), ("b", 1)])]),
+            message("A", &[("", &[("a", 1)]), ("", &[("b", 2)])]),
+            message("A", &[("a", &[]), ("b", &[])]),
+            message("A", &[("b", &[]), ("a", &[])]),
+            message("A", &[("a", &[("b", 1)])]),
+        ];
+        for (index, one) in all.iter().enumerate() {
+            assert!(!all[..index].contains(one), "{index}");
+        }
     }
 }

@@ -10,11 +10,11 @@ use crate::{WORD_BYTES, Word, fingerprint};
 /// A value that can be sent to another compute thread, of this process or of another one.
 ///
 /// Implemented for each [`Word`], `String`, tuples of up to six messages, arrays, `Vec`, `Option` and `Result` of messages. `#[derive(Message)]` implements
-/// it for structs of messages. References and `usize`, whose size differs between machines, are no messages.
+/// it for structs and enums of messages. References and `usize`, whose size differs between machines, are no messages.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be sent to another thread's process",
     label = "not a message",
-    note = "messages are words (integers of fixed width, floats, `bool`, `char`, `RemotePtr<T>`, types with `#[derive(Word)]`), `String`, `Trust<T>`, tuples, arrays, `Vec`, `Option` and `Result` of messages, and structs with `#[derive(Message)]`"
+    note = "messages are words (integers of fixed width, floats, `bool`, `char`, `RemotePtr<T>`, types with `#[derive(Word)]`), `String`, `Trust<T>`, tuples, arrays, `Vec`, `Option` and `Result` of messages, and types with `#[derive(Message)]`"
 )]
 pub trait Message: Sized + 'static {
     /// Differs from that of every type that is written otherwise.
@@ -117,6 +117,8 @@ impl<'a> Reader<'a> {
     }
 }
 
+// Errors about other types speak of messages, not of words.
+#[diagnostic::do_not_recommend]
 impl<T: Word> Message for T {
     const FINGERPRINT: u64 = fingerprint::wrap("message", T::FINGERPRINT);
 

@@ -18,6 +18,23 @@ struct Node {
     next: Link<Node>,
 }
 
+#[derive(Message)]
+#[message(crate = ::renamed)]
+enum Change {
+    Set(u64),
+    Clear,
+}
+
+struct Counter(u64);
+
+#[delegated(crate = ::renamed)]
+impl Counter {
+    fn change(&mut self, change: Change) -> u64 {
+        self.0 = if let Change::Set(value) = change { value } else { 0 };
+        self.0
+    }
+}
+
 #[renamed::test(crate = ::renamed, threads = 2)]
 async fn a_renamed_crate_is_found(ct: &ComputeThread) -> renamed::Result<()> {
     let g = &ct.pin();
@@ -26,5 +43,8 @@ async fn a_renamed_crate_is_found(ct: &ComputeThread) -> renamed::Result<()> {
     assert_eq!(colour, Colour::Green);
     assert!(!next.is_deleted());
     assert_eq!(Colour::Red as u16, 0);
+    let counter = CounterClient::entrust(ct, Counter(1)).await?;
+    assert_eq!(counter.change(ct, Change::Set(7)).await?, 7);
+    assert_eq!(counter.change(ct, Change::Clear).await?, 0);
     Ok(())
 }

@@ -1,0 +1,372 @@
+//! `#[delegated]` and `#[derive(Message)]` from a user's side: clients of other threads' values, on mapped memory and in the simulator.
+
+use farfield::prelude::*;
+use farfield::{Error, Message, StoredTrust};
+
+const CLUSTERS: [&str; 3] = ["local:", "local:delay=3", "sim:"];
+
+fn on_all(threads: usize, body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
+    for url in CLUSTERS {
+        Cluster::connect(url).unwrap().run(threads, &body).unwrap_or_else(|error| panic!("{url}: {error}"));
+    }
+}
+
+/// Sends a value through words, as far as that needs no thread.
+fn kept<T: Message + Clone + PartialEq + std::fmt::Debug>(value: T) {
+    use farfield::__private::delegation::{Reader, Writer};
+    let mut words = Vec::new();
+    value.clone().write(&mut Writer::new(&mut words, &()));
+    let mut reader = Reader::new(&words, &());
+    assert_eq!(T::read(&mut reader).as_ref(), Some(&value));
+    assert!(reader.is_empty());
+    for length in 0..words.len() {
+        assert_eq!(T::read(&mut Reader::new(&words[..length], &())), None, "{value:?} in {length} words");
+    }
+}
+
+// ---- messages --------------------------------------------------------------------------------------------------
+
+#[derive(Clone, Debug, PartialEq, Message)]
+struct Line {
+    author: String,
+    /// A raw name.
+    r#type: u8,
+    marks: Vec<(u64, bool)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Message)]
+struct Pair<A, B = u64>(A, Option<B>);
+
+#[derive(Clone, Debug, PartialEq, Message)]
+struct Nothing;
+
+#[derive(Clone, Debug, PartialEq, Message)]
+enum Change<T: Clone> {
+    Clear,
+    Push(T, u16),
+    Replace { at: u64, to: Pair<T>, r#in: [u8; 3] },
+    Nothing(Nothing),
+}
+
+/// A parameter of handles need not be a message.
+#[derive(Message)]
+struct Both<T: 'static, U: 'static> {
+    trust: Trust<T>,
+    others: Vec<Trust<U>>,
+    origin: RemotePtr<StoredTrust<U>>,
+}
+
+#[test]
+fn structs_and_enums_survive_as_words() {
+    kept(Line { author: "Ada".into(), r#type: 1, marks: vec![(1, true), (2, false)] });
+    kept(Pair("a".to_owned(), Some(Nothing)));
+    kept(Nothing);
+    for change in [
+        Change::Clear,
+        Change::Push(0.5_f32, 7),
+        Change::Replace { at: 1, to: Pair(1.5, None), r#in: [1, 2, 3] },
+        Change::Nothing(Nothing),
+    ] {
+        kept(change);
+    }
+}
+
+#[test]
+fn no_variant_has_another_number() {
+    use farfield::__private::delegation::Reader;
+    assert_eq!(<Change<u64> as Message>::read(&mut Reader::new(&[0], &())), Some(Change::Clear));
+    assert_eq!(<Change<u64> as Message>::read(&mut Reader::new(&[4, 0, 0], &())), None);
+}
+
+#[test]
+fn fingerprints_differ_where_words_differ() {
+    mod other {
+        use farfield::Message;
+
+        #[derive(Message)]
+        pub(crate) struct Nothing {}
+        #[derive(Message)]
+        pub(crate) struct Pair<A, B>(B, Option<A>);
+        #[derive(Message)]
+        #[allow(dead_code)]
+        pub(crate) enum Change<T> {
+            Push(T, u16),
+            Clear,
+        }
+    }
+    assert_eq!(Nothing::FINGERPRINT, other::Nothing::FINGERPRINT, "another build's");
+    let all = [
+        Nothing::FINGERPRINT,
+        Line::FINGERPRINT,
+        Pair::<u64>::FINGERPRINT,
+        Pair::<u64, u32>::FINGERPRINT,
+        Pair::<u32>::FINGERPRINT,
+        Change::<u64>::FINGERPRINT,
+        Change::<u32>::FINGERPRINT,
+        other::Change::<u64>::FINGERPRINT,
+    ];
+    for (index, one) in all.iter().enumerate() {
+        assert!(!all[..index].contains(one), "{index}");
+    }
+    assert_eq!(Pair::<u64, u64>::FINGERPRINT, other::Pair::<u64, u64>::FINGERPRINT);
+    assert_ne!(Pair::<u64, u32>::FINGERPRINT, other::Pair::<u64, u32>::FINGERPRINT);
+}
+
+// ---- clients ---------------------------------------------------------------------------------------------------
+
+/// Lines that were sent to a thread.
+#[derive(Default)]
+struct Log {
+    lines: Vec<Line>,
+}
+
+#[delegated(client = LogHandle)]
+impl Log {
+    fn change(&mut self, change: Change<Line>) -> Option<Line> {
+        match change {
+            Change::Clear => self.lines.clear(),
+            Change::Push(line, _) => self.lines.push(line),
+            Change::Replace { at, to: Pair(line, _), .. } => {
+                return Some(std::mem::replace(&mut self.lines[at as usize], line));
+            }
+            Change::Nothing(Nothing) => {}
+        }
+        None
+    }
+
+    fn authors(&self) -> Vec<String> {
+        self.lines.iter().map(|line| line.author.clone()).collect()
+    }
+}
+
+struct Counter(u64);
+
+#[delegated]
+impl Counter {
+    const STEPS: usize = 2;
+
+    /// Not requested: there is no value.
+    fn new(start: u64) -> Self {
+        Self(start)
+    }
+
+    /// Adds.
+    fn add(&mut self, n: u64) -> u64 {
+        self.0 += n;
+        self.0
+    }
+
+    fn get(&self) -> u64 {
+        self.0
+    }
+
+    /// Names that generated code uses, and patterns.
+    fn names(&mut self, ct: u64, (value, context): (u64, u64), mut args: u64, _: u8) -> [u64; 4] {
+        args += 1;
+        [ct, value, context, args + self.0]
+    }
+
+    #[cfg(not(test))]
+    fn gone(&self, _: Missing) {}
+
+    fn steps(&mut self, steps: [u64; Self::STEPS]) {
+        self.0 += steps.iter().sum::<u64>();
+    }
+
+    #[deprecated]
+    #[allow(dead_code)]
+    fn r#type(&self) -> bool {
+        self.0 > 0
+    }
+
+    /// Reports to a log, and takes its answer.
+    fn report(&mut self, context: &Context<'_>, log: LogHandle, me: Trust<Counter>) -> bool {
+        let line = Line { author: context.caller().to_string(), r#type: 0, marks: vec![(self.0, true)] };
+        let asked = context.apply_then(
+            &log,
+            Change::Push(line, 0),
+            |log: &mut Log, change| {
+                log.change(change);
+                log.lines.len() as u64
+            },
+            move |lines, reaction| {
+                reaction.with(&me, |counter| counter.0 = 1000 * lines.unwrap_or(0));
+            },
+        );
+        asked.is_ok()
+    }
+}
+
+/// The roots of a counter and a log of thread 0, as clients of each thread.
+async fn shared(ct: &ComputeThread) -> Result<(CounterClient, LogHandle)> {
+    if ct.index() == 0 {
+        let counter = CounterClient::entrust(ct, Counter::new(5)).await?;
+        ct.publish("counter", Trust::from(counter).store(ct).await?).await?;
+        let log: Trust<Log> = LogHandle::entrust(ct, Log::default()).await?.into();
+        ct.publish("log", log.store(ct).await?).await?;
+    }
+    ct.barrier("published").await?;
+    let counter = CounterClient::open(ct.lookup("counter").await?, ct).await?;
+    Ok((counter, LogHandle::open(ct.lookup("log").await?, ct).await?))
+}
+
+#[test]
+fn methods_are_called_where_the_value_is() {
+    on_all(3, async |ct| {
+        let (counter, log) = shared(ct).await?;
+        let reached = counter.add(ct, 10).await?;
+        assert!([15, 25, 35].contains(&reached), "{reached}");
+        ct.barrier("added").await?;
+        assert_eq!(counter.get(ct).await?, 35);
+        assert_eq!(counter.names(ct, 1, (2, 3), 4, 5).await?, [1, 2, 3, 40]);
+        let author = format!("thread {}", ct.index());
+        let line = Line { author, r#type: 3, marks: vec![(7, true); 100] };
+        assert_eq!(log.change(ct, Change::Push(line, 1)).await?, None);
+        ct.barrier("sent").await?;
+        let mut authors = log.authors(ct).await?;
+        authors.sort();
+        assert_eq!(authors, ["thread 0", "thread 1", "thread 2"]);
+        ct.barrier("read").await?;
+        if ct.index() == 1 {
+            let line = Line { author: String::new(), r#type: 0, marks: vec![] };
+            let old = log.change(ct, Change::Replace { at: 0, to: Pair(line, None), r#in: [0; 3] }).await?;
+            assert_eq!(old.unwrap().marks.len(), 100);
+            counter.steps(ct, [3, 4]).await?;
+            assert_eq!(counter.get(ct).await?, 42);
+        }
+        ct.barrier("done").await
+    });
+}
+
+#[test]
+fn a_client_is_its_handle_and_travels() {
+    on_all(2, async |ct| {
+        let (counter, log) = shared(ct).await?;
+        assert_eq!(counter.trustee(), log.trustee());
+        assert!(format!("{counter:?}").starts_with("CounterClient(Trust<"), "{counter:?}");
+        assert_eq!(counter.apply(ct, (), |counter, ()| counter.0).await?, 5);
+        let mine = CounterClient::entrust(ct, Counter::new(ct.index() as u64)).await?;
+        let list =
+            ct.root_or_init("list", async || ct.entrust(Vec::<CounterClient>::new()).await?.store(ct).await);
+        let list = Trust::open(list.await?, ct).await?;
+        list.apply(ct, mine.clone(), |list, client| list.push(client)).await?;
+        ct.barrier("in the list").await?;
+        let mut sum = 0;
+        for client in list.apply(ct, (), |list, ()| list.clone()).await? {
+            sum += CounterClient::from(Trust::from(client)).get(ct).await?;
+        }
+        assert_eq!(sum, 1);
+        ct.barrier("read").await
+    });
+}
+
+#[test]
+fn a_method_with_a_context_requests_of_others() {
+    on_all(2, async |ct| {
+        let (counter, log) = shared(ct).await?;
+        let other = CounterClient::entrust(ct, Counter::new(1)).await?;
+        for client in [&counter, &other] {
+            assert!(client.report(ct, log.clone(), Trust::clone(client)).await?);
+            while client.get(ct).await? < 1000 {
+                ct.yield_now().await;
+            }
+        }
+        ct.barrier("reported").await?;
+        assert_eq!(log.authors(ct).await?.len(), 4);
+        let me = ct.id().to_string();
+        assert_eq!(log.authors(ct).await?.iter().filter(|author| **author == me).count(), 2);
+        ct.barrier("read").await
+    });
+}
+
+#[test]
+fn a_plain_trustee_has_no_methods() {
+    on_all(2, async |ct| {
+        let root = ct.root_or_init("plain", async || ct.entrust(Counter(3)).await?.store(ct).await).await?;
+        let plain = Trust::open(root, ct).await?;
+        let is_own = plain.trustee() == ct.id();
+        let client = CounterClient::from(plain.clone());
+        match client.get(ct).await {
+            Ok(count) => assert!(is_own && count == 3),
+            Err(Error::DelegationRefused(refused)) => {
+                assert!(!is_own && refused.reason.contains("no such method"), "{}", refused.reason);
+                assert_eq!(&*refused.function, "Counter::get");
+            }
+            Err(error) => return Err(error),
+        }
+        assert_eq!(plain.apply(ct, (), |counter, ()| counter.0).await?, 3);
+        ct.barrier("asked").await
+    });
+}
+
+// ---- generic types ---------------------------------------------------------------------------------------------
+
+struct Stack<T, const N: usize>(Vec<T>);
+
+#[delegated]
+impl<T: Message + Clone, const N: usize> Stack<T, N>
+where
+    T: PartialEq,
+{
+    pub(crate) fn push(&mut self, value: T) -> std::result::Result<u64, T> {
+        if self.0.len() == N {
+            return Err(value);
+        }
+        self.0.push(value);
+        Ok(self.0.len() as u64)
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        self.0.pop()
+    }
+
+    fn contains(&self, value: T) -> bool {
+        self.0.contains(&value)
+    }
+}
+
+#[test]
+fn types_with_parameters_have_clients() {
+    on_all(2, async |ct| {
+        if ct.index() == 0 {
+            let words = StackClient::entrust(ct, Stack::<String, 2>(vec![])).await?;
+            ct.publish("words", Trust::from(words).store(ct).await?).await?;
+            let numbers = StackClient::entrust(ct, Stack::<u64, 1>(vec![])).await?;
+            ct.publish("numbers", Trust::from(numbers).store(ct).await?).await?;
+        }
+        ct.barrier("published").await?;
+        if ct.index() == 1 {
+            let words = StackClient::<String, 2>::open(ct.lookup("words").await?, ct).await?;
+            let numbers = StackClient::<u64, 1>::open(ct.lookup("numbers").await?, ct).await?;
+            assert_eq!(words.push(ct, "one".into()).await?, Ok(1));
+            assert_eq!(words.push(ct, "two".into()).await?, Ok(2));
+            assert_eq!(words.push(ct, "three".into()).await?, Err("three".into()));
+            assert_eq!(numbers.push(ct, 1).await?, Ok(1));
+            assert_eq!(numbers.push(ct, 2).await?, Err(2));
+            assert!(words.contains(ct, "one".into()).await?);
+            assert_eq!(words.clone().pop(ct).await?, Some("two".into()));
+        }
+        ct.barrier("done").await
+    });
+}
+
+#[test]
+fn handles_in_a_message_stay_handles() {
+    on_all(2, async |ct| {
+        let (counter, log) = shared(ct).await?;
+        let origin = ct.lookup::<StoredTrust<Log>>("log").await?;
+        let keeper =
+            ct.root_or_init("keeper", async || ct.entrust(None::<Both<Counter, Log>>).await?.store(ct).await);
+        let keeper = Trust::open(keeper.await?, ct).await?;
+        let both = Both { trust: counter.into(), others: vec![log.clone().into(), log.into()], origin };
+        keeper.apply(ct, both, |keeper, both| *keeper = Some(both)).await?;
+        ct.barrier("kept").await?;
+        let both = keeper.apply(ct, (), |keeper, ()| keeper.take()).await?;
+        if let Some(Both { trust, others, origin }) = both {
+            assert_eq!(CounterClient::from(trust).get(ct).await?, 5);
+            assert_eq!(LogHandle::from(others[1].clone()).authors(ct).await?, [""; 0]);
+            LogHandle::open(origin, ct).await?;
+        }
+        ct.barrier("taken").await
+    });
+}

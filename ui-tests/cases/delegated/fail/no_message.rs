@@ -1,0 +1,18 @@
+use farfield::prelude::*;
+
+struct Local(u64);
+
+struct Counter(u64);
+
+#[delegated]
+impl Counter {
+    fn add(&mut self, local: Local, n: u64) {
+        self.0 += local.0 + n;
+    }
+
+    fn get(&self) -> u64 {
+        self.0
+    }
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use farfield::prelude::*;
+
+#[derive(Clone, Copy, Debug, Word, Message)]
+struct Metres(u32);
+
+fn main() {}

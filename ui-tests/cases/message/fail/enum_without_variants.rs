@@ -1,0 +1,6 @@
+use farfield::prelude::*;
+
+#[derive(Message)]
+enum Never {}
+
+fn main() {}
