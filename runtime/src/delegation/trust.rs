@@ -304,7 +304,6 @@ impl<T: 'static> Trust<T> {
         args: A,
         then: impl FnOnce(Result<R>, &Reaction<'_>) + 'static,
     ) -> Result<()> {
-        let Naming::Position { .. } = naming else { return Ok(()) };
         if self.trustee() == delegation.me() {
             return self.request_own(delegation, naming, args, then);
         }
