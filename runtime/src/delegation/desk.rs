@@ -288,8 +288,9 @@ impl Desk {
 
     /// Makes the pairs active whose bells were rung.
     fn listen(&self, here: Here<'_>) {
-        for (bell, heard) in self.bells.borrow_mut().iter_mut().enumerate() {
-            let count = here.load(self.places.bell(bell));
+        let mut counts = [0; BELLS];
+        here.copy(self.places.bell(0), &mut counts);
+        for (bell, (heard, count)) in self.bells.borrow_mut().iter_mut().zip(counts).enumerate() {
             if std::mem::replace(heard, count) == count {
                 continue;
             }
