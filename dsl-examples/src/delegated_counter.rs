@@ -63,7 +63,7 @@ pub struct Outcome {
     pub operations: u64,
     /// From the first operation of this process to its last; the time of the slowest thread if there are several processes.
     pub duration: Duration,
-    /// The chains that all threads have posted meanwhile: messages to memory nodes, or to each other.
+    /// The chains that all threads have posted meanwhile, to memory nodes or to each other, with those of two barriers.
     pub chains: u64,
     /// The counter at the end.
     pub count: u64,
@@ -259,9 +259,11 @@ async fn thread(workload: Workload, is_summed: &AtomicBool, ct: &ComputeThread) 
         // A thread's first request makes its pair with the trustee.
         counting.count(ct).await?;
     }
+    // Before the barrier: the trustee may leave it late, because it serves those who have left it.
+    let before = ct.metrics();
     ct.barrier("ready").await?;
 
-    let (started, before) = (ct.now(), ct.metrics());
+    let started = ct.now();
     let tasks = if is_client { workload.tasks } else { 0 };
     let done = ct.tasks(tasks as usize, async |task| count(workload, &counting, task as u64, ct).await).await?;
     let ended = ct.now();

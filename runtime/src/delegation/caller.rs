@@ -331,7 +331,6 @@ impl Caller {
                 });
                 let mut chain = worker.empty_chain();
                 chain.fetch_add(self.desk.bell(self.bell.get()), 1);
-                chain.fetch_add(self.desk.rung(), 1);
                 worker.submit_detached(chain, |_, _| ());
             }
         }

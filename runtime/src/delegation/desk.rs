@@ -7,12 +7,13 @@
 //! | next | the next desk of the cluster | whoever made it |
 //! | owner | the trustee's identity, or 0 | the trustee, by CAS |
 //! | hellos | the newest pair that the trustee does not know yet; each has the address of the next | clients, by CAS; the trustee takes all |
-//! | rung | how often any bell was rung | clients, by FAA |
+//! | rung | how often any bell was rung; only where the memory is mapped | clients, by FAA |
 //! | bells | 28 counts: pair `n` rings bell `n` modulo 28 | clients, by FAA |
 //!
 //! So a trustee looks at one line, whoever its clients are. A pair whose client sends batches is *active*: the trustee looks at its slots, too, until it has
 //! found them empty for a while. Then it writes `asleep`, and looks once more; the client writes its header, and then reads `asleep`. With a fence between the two
-//! on both sides, one of them sees the other's word: no batch is overlooked. Where the memory is not mapped, clients always ring, in the chain after the batch.
+//! on both sides, one of them sees the other's word: no batch is overlooked. Where the memory is not mapped, clients always ring, in the chain after the batch. There
+//! the trustee looks at all bells, in four lines, since a second FAA would occupy its NIC for longer.
 //!
 //! Desks are never freed, but used again. So an old handle of an ended trustee finds a desk, with another owner. A pair that greets the wrong owner is told that its
 //! trustee has gone, by whoever finds it: the owner, or the client itself, which reads the owner after its hello and then takes the hellos.
@@ -176,9 +177,12 @@ impl Desk {
             self.greet(worker, here);
             has_served = true;
         }
-        let rung = here.load(self.places.rung());
-        if rung != self.rung.get() {
-            self.rung.set(rung);
+        if here.is_mapped() {
+            let rung = here.load(self.places.rung());
+            if self.rung.replace(rung) != rung {
+                self.listen(here);
+            }
+        } else {
             self.listen(here);
         }
         if !self.parked.borrow().is_empty() {
