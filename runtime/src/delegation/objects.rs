@@ -201,8 +201,8 @@ mod tests {
 
     use super::*;
 
-    fn thread(number: u64) -> ThreadId {
-        ThreadId::new(NonZeroU64::new(number + 1).unwrap())
+    fn thread(number: usize) -> ThreadId {
+        ThreadId::new(NonZeroU64::new(number as u64 + 1).unwrap())
     }
 
     #[test]
@@ -225,12 +225,6 @@ mod tests {
         assert!(objects.drop_edge(object, None, 5).is_none());
         assert!(objects.put(object, value).is_some());
         assert!(objects.is_empty());
-    }
-
-    #[derive(Clone, Debug)]
-    enum Message {
-        Drop(usize, u128),
-        Give(usize, usize, u128),
     }
 
     proptest! {
@@ -260,20 +254,18 @@ mod tests {
                         edges[to] ^= edge;
                     }
                     4 | 5 if edges[from] != 0 => {
-                        late.push(Message::Drop(from, std::mem::take(&mut edges[from])));
+                        late.push((from, std::mem::take(&mut edges[from])));
                     }
                     6 if !late.is_empty() => {
-                        let message = late.swap_remove((random as usize) % late.len());
-                        if let Message::Drop(from, edge) = message {
-                            is_dropped |= objects.drop_edge(object, Some(thread(from)), edge).is_some();
-                        }
+                        let (from, edge) = late.swap_remove((random as usize) % late.len());
+                        is_dropped |= objects.drop_edge(object, Some(thread(from)), edge).is_some();
                     }
                     7 => {
                         dead[from] = true;
                         edges[from] = 0;
                         // Its messages are lost, or come late.
                         if random & 1 == 0 {
-                            late.retain(|message| !matches!(message, Message::Drop(by, _) if *by == from));
+                            late.retain(|(by, _)| *by != from);
                         }
                         is_dropped |= !objects.ended(thread(from)).is_empty();
                     }
@@ -286,7 +278,6 @@ mod tests {
                     prop_assert!(is_dropped, "no handle lives, and nothing is on its way");
                 }
             }
-            let _ = Message::Give(0, 0, 0);
         }
     }
 }
