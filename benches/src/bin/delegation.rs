@@ -25,8 +25,10 @@ use farfield::prelude::*;
 use farfield::{Error, Result};
 use memmap2::MmapRaw;
 
-const ROUNDS: usize = 101;
-const MESSAGES: u64 = 4_000;
+const ROUNDS: usize = 31;
+/// A side's time in a round is that of its fastest block: in others the system may have run other processes.
+const BLOCKS: u64 = 20;
+const MESSAGES: u64 = 192;
 const IDLE_CLIENTS: usize = 31;
 /// The lines of the raw exchange, and one by which a trustee that sleeps is told to go on.
 const LINES: usize = 3;
@@ -111,7 +113,7 @@ fn add(value: &mut Value, by: u64) -> u64 {
 
 /// The trustee's end of the raw exchange, from message `first` on.
 fn echo(value: &mut Value, first: u64) {
-    for number in first..first + MESSAGES {
+    for number in first..first + BLOCKS * MESSAGES {
         let by = value.lines.receive(0, number);
         value.count += by;
         value.lines.send(1, number, value.count);
@@ -293,39 +295,44 @@ impl Client<'_> {
     /// Returns the time of an awaited request in nanoseconds, by each of some tasks.
     async fn apply(&self, tasks: usize) -> Result<f64> {
         let (ct, value, each) = (self.ct, &self.value, MESSAGES / tasks as u64);
-        let began = Instant::now();
-        if tasks == 1 {
-            for _ in 0..each {
-                black_box(value.apply(ct, 1, add).await?);
-            }
-        } else {
-            let done = ct.tasks(tasks, async |_| {
+        let mut fastest = f64::INFINITY;
+        for _ in 0..BLOCKS {
+            let began = Instant::now();
+            if tasks == 1 {
                 for _ in 0..each {
                     black_box(value.apply(ct, 1, add).await?);
                 }
-                Ok(())
-            });
-            done.await?;
+            } else {
+                let done = ct.tasks(tasks, async |_| {
+                    for _ in 0..each {
+                        black_box(value.apply(ct, 1, add).await?);
+                    }
+                    Ok(())
+                });
+                done.await?;
+            }
+            fastest = fastest.min(nanoseconds(began));
         }
-        Ok(nanoseconds(began, each * tasks as u64))
+        Ok(fastest)
     }
 
     /// Returns the time of a raw message there and back.
     async fn raw(&mut self) -> Result<f64> {
         let first = self.message + 1;
         self.value.post(self.ct, first, echo).await?;
-        // It leaves in the next round of the thread; the first answer shows that the trustee is there.
+        // It leaves in the next round of the thread.
         self.ct.yield_now().await;
-        let mut began = Instant::now();
-        for number in first..first + MESSAGES {
-            self.lines.send(0, number, 1);
-            black_box(self.lines.receive(1, number));
-            if number == first {
-                began = Instant::now();
+        let mut fastest = f64::INFINITY;
+        for _ in 0..BLOCKS {
+            let began = Instant::now();
+            for _ in 0..MESSAGES {
+                self.message += 1;
+                self.lines.send(0, self.message, 1);
+                black_box(self.lines.receive(1, self.message));
             }
+            fastest = fastest.min(nanoseconds(began));
         }
-        self.message += MESSAGES;
-        Ok(nanoseconds(began, MESSAGES - 1))
+        Ok(fastest)
     }
 
     /// Returns the time of a request to another thread of this process, and its answer.
@@ -365,18 +372,23 @@ impl Channel {
     }
 
     fn exchange(&self) -> Result<f64> {
-        let began = Instant::now();
-        for _ in 0..MESSAGES {
-            self.requests.send(1).map_err(Error::other)?;
-            black_box(self.answers.recv().map_err(Error::other)?);
+        let mut fastest = f64::INFINITY;
+        for _ in 0..BLOCKS {
+            let began = Instant::now();
+            for _ in 0..MESSAGES {
+                self.requests.send(1).map_err(Error::other)?;
+                black_box(self.answers.recv().map_err(Error::other)?);
+            }
+            fastest = fastest.min(nanoseconds(began));
         }
-        Ok(nanoseconds(began, MESSAGES))
+        Ok(fastest)
     }
 }
 
+/// Returns the time of a message of a block.
 #[allow(clippy::cast_precision_loss)] // far below 2^52
-fn nanoseconds(began: Instant, messages: u64) -> f64 {
-    began.elapsed().as_secs_f64() * 1e9 / messages as f64
+fn nanoseconds(began: Instant) -> f64 {
+    began.elapsed().as_secs_f64() * 1e9 / MESSAGES as f64
 }
 
 /// Returns the median of the ratios of two sides' times in the same round.

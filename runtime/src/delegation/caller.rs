@@ -10,6 +10,7 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 use std::task::Waker;
 
@@ -85,7 +86,7 @@ pub(super) struct Caller {
     waiters: RefCell<Vec<Waiter>>,
     free_waiter: Cell<u32>,
     /// The numbers of the functions that the pair has named.
-    functions: RefCell<HashMap<(u64, u64), u16>>,
+    functions: RefCell<HashMap<(u64, u64), u16, BuildHasherDefault<FunctionHasher>>>,
     /// True while the pair is announced to the trustee.
     pub(super) is_greeting: Cell<bool>,
     /// The chains in flight that write the pair's words.
@@ -95,6 +96,27 @@ pub(super) struct Caller {
 }
 
 const NO_WAITER: u32 = u32::MAX;
+
+/// A quick hasher of functions' keys, which are looked up for each request. Keys are the program's own, so none are chosen to collide.
+#[derive(Default)]
+struct FunctionHasher(u64);
+
+impl Hasher for FunctionHasher {
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0.rotate_left(32)
+    }
+}
 
 impl Caller {
     pub(super) fn new(trustee: ThreadId, desk: DeskPlaces) -> Self {
