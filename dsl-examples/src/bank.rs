@@ -287,7 +287,9 @@ pub fn run(cluster: &Cluster, workload: Workload) -> Result<Outcome> {
 async fn thread(workload: Workload, is_summed: &AtomicBool, ct: &ComputeThread) -> Result<Share> {
     if workload.shards > ct.threads() {
         let (shards, threads) = (workload.shards, ct.threads());
-        return Err(Error::other(format!("{shards} shards on {threads} threads: each needs a thread of its own")));
+        return Err(Error::other(format!(
+            "{shards} shards on {threads} threads: each needs a thread of its own"
+        )));
     }
     if !ct.cluster().is_private() {
         if ct.index() == 0 {
@@ -304,7 +306,9 @@ async fn thread(workload: Workload, is_summed: &AtomicBool, ct: &ComputeThread) 
     ct.barrier("ready").await?;
 
     let started = ct.now();
-    let done = ct.tasks(workload.tasks as usize, async |task| work(workload, &shards, task as u64, ct).await).await?;
+    let done = ct
+        .tasks(workload.tasks as usize, async |task| work(workload, &shards, task as u64, ct).await)
+        .await?;
     let ended = ct.now();
     let (mut transfers, mut refused, mut latencies) = (0, 0, Vec::new());
     for mut tally in done {

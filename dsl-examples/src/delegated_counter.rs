@@ -265,7 +265,8 @@ async fn thread(workload: Workload, is_summed: &AtomicBool, ct: &ComputeThread) 
 
     let started = ct.now();
     let tasks = if is_client { workload.tasks } else { 0 };
-    let done = ct.tasks(tasks as usize, async |task| count(workload, &counting, task as u64, ct).await).await?;
+    let done =
+        ct.tasks(tasks as usize, async |task| count(workload, &counting, task as u64, ct).await).await?;
     let ended = ct.now();
     ct.barrier("counted").await?;
     let chains = (ct.metrics() - before).chains;

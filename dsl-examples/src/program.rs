@@ -94,13 +94,11 @@ fn json(report: &Report) -> String {
 fn table(reports: &[Report]) -> String {
     let cells: Vec<Vec<String>> =
         reports.iter().map(|report| report.values.iter().map(|(_, value)| shown(value)).collect()).collect();
-    let keys: Vec<&str> = reports.first().map_or(Vec::new(), |report| {
-        report.values.iter().map(|(key, _)| *key).collect()
-    });
+    let keys: Vec<&str> =
+        reports.first().map_or(Vec::new(), |report| report.values.iter().map(|(key, _)| *key).collect());
     let wide = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
     let name = wide(&mut keys.iter().map(|key| key.len()));
-    let widths: Vec<usize> =
-        cells.iter().map(|column| wide(&mut column.iter().map(String::len))).collect();
+    let widths: Vec<usize> = cells.iter().map(|column| wide(&mut column.iter().map(String::len))).collect();
     let mut table = String::new();
     for (row, key) in keys.iter().enumerate() {
         let mut line = format!("{key:name$}");
@@ -170,7 +168,8 @@ mod tests {
 
     #[test]
     fn a_table_has_a_column_for_each_report() {
-        let report = |count: u64| Report::new(vec![("variant", json!("faa")), ("operations", json!(count))], None);
+        let report =
+            |count: u64| Report::new(vec![("variant", json!("faa")), ("operations", json!(count))], None);
         let expected = "variant      faa   faa\noperations     5  1000\nverified    true  true\n";
         assert_eq!(table(&[report(5), report(1000)]), expected);
     }
@@ -180,6 +179,9 @@ mod tests {
         let mut took: Vec<Duration> = (1..=200).map(|rtts| Duration::from_micros(2 * rtts)).collect();
         let values = latency_rtts(&mut took, Some(Duration::from_micros(2))).map(|(_, value)| value);
         assert_eq!(values, [json!(100.5), json!(100.0), json!(198.0)]);
-        assert_eq!(latency_rtts(&mut [], Some(Duration::from_micros(2))).map(|(_, value)| value), [(); 3].map(|()| Value::Null));
+        assert_eq!(
+            latency_rtts(&mut [], Some(Duration::from_micros(2))).map(|(_, value)| value),
+            [(); 3].map(|()| Value::Null)
+        );
     }
 }

@@ -330,7 +330,7 @@ impl Page {
                 others.push((command, program.spawn().unwrap()));
                 continue;
             }
-            let output = program.output().unwrap();
+            let output = program.output().unwrap_or_else(|error| panic!("`{command}`: {error}"));
             let said = String::from_utf8_lossy(&output.stderr);
             // In a build without RDMA the command must fail because of that, and not because of its arguments.
             let is_right = if is_rdma && cfg!(not(feature = "verbs")) {

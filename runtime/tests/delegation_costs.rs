@@ -111,9 +111,9 @@ fn a_request_to_this_thread_takes_no_time() {
             assert_eq!(counter.apply(ct, (), |count, ()| *count).await?, 2);
             Ok(trips)
         });
-        println!("rtts.trust.apply.here {}", run.as_ref().unwrap()[0]);
         assert_eq!(run.unwrap(), [0.0]);
     }
+    println!("rtts.trust.apply.here 0");
 }
 
 #[test]
@@ -134,7 +134,9 @@ fn requests_that_are_made_together_share_their_way() {
         });
         for (tasks, took) in [4.0, 16.0].into_iter().zip(&shares[1..]) {
             let share = took * tasks / shares[0];
-            println!("rtts.trust.batch{tasks}.excess {:.3} of a request", share - 1.0);
+            if url == DEFAULTS {
+                println!("rtts.trust.batch{tasks} {:.3}", took / shares[0]);
+            }
             assert!((0.8..=1.2).contains(&share), "{tasks} requests take {share} of the time of one: {url}");
         }
     }

@@ -223,12 +223,14 @@ fn measure(only: Option<(&str, usize)>) -> Result<()> {
 }
 
 fn compare(url: &str, file: &tempfile::NamedTempFile, only: Option<(&str, usize)>) -> Result<()> {
-    let path = file.path().to_str().ok_or_else(|| Error::other("the folder of temporary files has an odd name"))?;
+    let path =
+        file.path().to_str().ok_or_else(|| Error::other("the folder of temporary files has an odd name"))?;
     let trustee = Process::start(&["trustee", url, path])?;
     let lines = Lines::map(file.as_file())?;
     Cluster::connect(url)?.run(1, async |ct| {
         let value = Trust::<Value>::open(ct.lookup("value").await?, ct).await?;
-        let mut client = Client { ct, value, lines: &lines, message: 0, pauses: 0, channel: Channel::start() };
+        let mut client =
+            Client { ct, value, lines: &lines, message: 0, pauses: 0, channel: Channel::start() };
         if let Some((side, rounds)) = only {
             client.only(side, rounds).await?;
         } else {

@@ -72,7 +72,10 @@ fn main() -> ExitCode {
         }
         let threads = args.threads.saturating_mul(args.nodes.into());
         if args.shards > threads {
-            return Err(format!("--shards {}: there are {threads} threads, and each shard needs one", args.shards));
+            return Err(format!(
+                "--shards {}: there are {threads} threads, and each shard needs one",
+                args.shards
+            ));
         }
         if args.shards > args.accounts {
             return Err(format!("--shards {}: there are {} accounts", args.shards, args.accounts));
