@@ -263,8 +263,9 @@ pub fn run(cluster: &Cluster, workload: Workload) -> Result<Outcome> {
         latencies.append(&mut share.latencies);
         whole = whole.or(share.whole);
     }
-    let Whole { totals, sum, least, returned } = whole.expect("a thread summed up");
-    let expected = workload.money * workload.accounts as i64;
+    let none = || Error::other("no thread added up");
+    let Whole { totals, sum, least, returned } = whole.ok_or_else(none)?;
+    let expected = workload.money * workload.accounts.cast_signed();
     let fault = if sum != expected {
         Some(format!("the accounts have {sum} together, and had {expected}"))
     } else if least < 0 {

@@ -217,7 +217,7 @@ pub fn run(cluster: &Cluster, workload: Workload) -> Result<Outcome> {
         latencies.append(&mut share.latencies);
         whole = whole.or(share.whole);
     }
-    let (totals, count) = whole.expect("a thread summed up");
+    let (totals, count) = whole.ok_or_else(|| Error::other("no thread summed up"))?;
     let expected = (0..totals.operations).fold(0, |sum: u64, number| sum.wrapping_add(hash(number)));
     let fault = if count != totals.operations {
         Some(format!("the counter is at {count} after {} operations", totals.operations))
@@ -318,7 +318,7 @@ async fn count(workload: Workload, counting: &Counting, task: u64, ct: &ComputeT
     Ok(Tally { operations, hashes, latencies })
 }
 
-/// A hash of a number: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014).
+/// A hash of a number: the finalizer of `SplitMix64` (Steele, Lea and Flood, 2014).
 fn hash(number: u64) -> u64 {
     let mut hash = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -39,10 +39,7 @@ fn the_count_is_right_in_every_variant() {
             let variants: Vec<_> = reports.iter().map(|report| report["variant"].as_str().unwrap()).collect();
             assert_eq!(variants, ["delegated", "lock", "faa"]);
             for report in &reports {
-                let clients = match words.contains("idle") {
-                    true => 3,
-                    false => report["threads"].as_u64().unwrap(),
-                };
+                let clients = if words.contains("idle") { 3 } else { report["threads"].as_u64().unwrap() };
                 assert_eq!(report["count"], clients * 101, "{report}");
                 assert_eq!(report["operations"], report["count"]);
             }
