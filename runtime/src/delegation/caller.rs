@@ -289,6 +289,9 @@ impl Caller {
     pub(super) fn flush(self: &Rc<Self>, worker: &Worker, here: Here<'_>) -> bool {
         let mut has_sent = false;
         while self.state.get() == State::Open && self.sent.get() - self.answered.get() < WINDOW {
+            if self.queue.borrow().is_empty() {
+                break;
+            }
             let mut words = [0; BATCH_WORDS];
             let Some((count, used)) = self.fill(&mut words) else { break };
             self.send(worker, here, Kind::Requests, &words[..used], count);
@@ -403,7 +406,9 @@ impl Caller {
                 let (status, count) = Status::of(*first)?;
                 let (answer, rest) = rest.split_at_checked(count)?;
                 words = rest;
-                Some(Outcome::Answer(status, answer.to_vec()))
+                let mut kept = delegation.scratch();
+                kept.extend_from_slice(answer);
+                Some(Outcome::Answer(status, kept))
             });
             // Words that are no answer were overwritten: the request may have been executed.
             self.tell(delegation, waiter, answer.unwrap_or(Outcome::Gone { may_have_run: true }));
