@@ -9,17 +9,22 @@
 //! | [`TreiberStack`] | stack without locks | Treiber, 1986 |
 //! | [`MsQueue`] | queue without locks | Michael and Scott, 1996 |
 //! | [`Counter`] | a number | |
+//! | [`delegated_counter`] | a number that one thread adds to on behalf of others, and its peers | Ahmad et al., 2024 |
+//! | [`bank`] | accounts that belong to several threads, and transfers between them | |
 //!
 //! Each module's page has the paper, the invariants, and a table of the operations: their round trips, and where each takes
 //! effect. The program `intset` measures the sets and verifies their contents; `hello` is a minimal program.
 
+pub mod bank;
 pub mod counter;
+pub mod delegated_counter;
 pub mod harris_list;
 pub mod hash_set;
 pub mod int_set;
 pub mod lazy_list;
 pub mod lazy_list_naive;
 pub mod ms_queue;
+pub mod program;
 pub mod treiber_stack;
 
 pub use counter::Counter;

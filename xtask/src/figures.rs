@@ -115,6 +115,24 @@ figures! {
         "rtts.hash-map-inline.remove.warm" Printed "round trips" "the same, if the handle knows the key's table"
         "rtts.hash-map-inline.remove.hot" Printed "round trips" "the same, if the handle has just read the key, which it does not remember"
     }
+    "cargo test -p farfield --test delegation_costs -- --nocapture" {
+        "rtts.trust.apply" Printed "times" "time of an awaited request to another thread's value in the simulator, over that of an awaited READ of 8 bytes"
+        "rtts.trust.apply.here" Printed "round trips" "of a request to a value of the thread itself"
+        "rtts.trust.batch4" Printed "times" "time of a request in the simulator, if 4 tasks of a thread make one each, over that of a request alone"
+        "rtts.trust.batch16" Printed "times" "the same with 16 tasks"
+    }
+    "cargo test -p farfield-examples --test contended -- --nocapture" {
+        "trust.counter.ratio_to_lock" Printed "times" "rate of a delegated counter to which 64 simulated threads of one task add, over that of a counter under a far-memory lock"
+        "trust.counter.ratio_to_faa" Printed "times" "the same, over that of a word to which the memory node adds"
+        "trust.counter_16.ratio_to_faa" Printed "times" "the same with 16 tasks on each thread"
+    }
+    "target/release/delegation" {
+        "shm.trust.apply.ratio_to_raw" Printed "times" "time of an awaited request to another process's value on `shm:`, over that of a message there and back through two cache lines"
+        "shm.trust.apply_32.ratio_to_raw" Printed "times" "the same while the trustee has 31 more clients, which are idle"
+        "shm.trust.batch16.ratio" Printed "times" "time of a request there by a thread with 16 tasks that await one each, over that with one task"
+        "shm.trust.batch16_32.ratio" Printed "times" "the same while the trustee has 31 more clients, which are idle"
+        "shm.trust.apply.ratio_to_channel" Printed "times" "time of an awaited request there, over that of a request and its answer through two bounded channels of `crossbeam-channel`"
+    }
     "target/release/tcp" {
         "tcp.roundtrip.ratio_to_raw" Printed "times" "time of an awaited READ of 8 bytes over TCP on loopback without encryption, over that of a message there and back between two processes that wait in the same way"
         "tcp.encrypted.ratio_to_raw" Printed "times" "the same with encryption"

@@ -53,6 +53,7 @@ const UNSAFE_FILES: &[&str] = &[
     "benches/benches/memory.rs",
     "benches/src/bin/raw_verbs.rs",
     "benches/src/bin/hash_map/lmdb.rs",
+    "benches/src/bin/delegation.rs",
     "benches/src/bin/shared_memory.rs",
     "ui-tests/cases/delegated/fail/unsafe_method.rs",
     "xtask/src/sanitize.rs",

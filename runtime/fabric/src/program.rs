@@ -19,7 +19,6 @@
 //! positions, so their names must not be mixed. On systems other than Linux, where processes do not share clusters, the identity is random, and positions are addresses.
 
 use std::any::TypeId;
-use std::hash::{DefaultHasher, Hasher};
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -140,9 +139,12 @@ fn image() -> &'static Image {
 
 impl Image {
     fn tag(&self, signature: u64, function: u64) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.build.iter().chain(&[signature, function]).for_each(|word| hasher.write_u64(*word));
-        hasher.finish()
+        // Made for each request, so it has to be quick. Each step is a bijection of the sum, so names of one build differ from each other's tags at random, and
+        // those of other builds too.
+        self.build.iter().chain(&[signature, function]).fold(0x9e37_79b9_7f4a_7c15, |sum: u64, word| {
+            let mixed = (sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
+            (mixed ^ mixed >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(29)
+        })
     }
 
     /// Returns the position of an address in one of these parts.

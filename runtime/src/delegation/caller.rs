@@ -10,6 +10,7 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 use std::task::Waker;
 
@@ -131,7 +132,7 @@ pub(super) struct Caller {
     waiters: RefCell<Vec<Waiter>>,
     free_waiter: Cell<u32>,
     /// The numbers of the functions that the pair has named.
-    functions: RefCell<HashMap<(u64, u64), u16>>,
+    functions: RefCell<HashMap<(u64, u64), u16, BuildHasherDefault<FunctionHasher>>>,
     /// True while the pair is announced to the trustee.
     pub(super) is_greeting: Cell<bool>,
     /// Answers that have arrived, and whose handles this thread does not know of yet: see [`Undecoded`].
@@ -157,6 +158,27 @@ impl Undecoded {
 impl Drop for Undecoded {
     fn drop(&mut self) {
         self.0.undecoded.set(self.0.undecoded.get() - 1);
+    }
+}
+
+/// A quick hasher of functions' keys, which are looked up for each request. Keys are the program's own, so none are chosen to collide.
+#[derive(Default)]
+struct FunctionHasher(u64);
+
+impl Hasher for FunctionHasher {
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0.rotate_left(32)
     }
 }
 
@@ -334,7 +356,8 @@ impl Caller {
         let mut has_sent = false;
         for (number, lane) in self.lanes.iter().enumerate() {
             let window = WINDOWS[number] + u32::from(worker.has(Plant::WideWindow));
-            while self.state.get() == State::Open
+            while !lane.queue.borrow().is_empty()
+                && self.state.get() == State::Open
                 && lane.sent.get().wrapping_sub(lane.answered.get()) < window
             {
                 let mut words = [0; BATCH_WORDS];
@@ -398,7 +421,6 @@ impl Caller {
                 }
                 let mut chain = worker.empty_chain();
                 chain.fetch_add(self.desk.bell(self.bell.get()), 1);
-                chain.fetch_add(self.desk.rung(), 1);
                 worker.submit_detached(chain, |_, _| ());
             }
         }
@@ -457,7 +479,9 @@ impl Caller {
                 let (status, count) = Status::of(*first)?;
                 let (answer, rest) = rest.split_at_checked(count)?;
                 words = rest;
-                Some(Outcome::Answer(status, answer.to_vec()))
+                let mut kept = delegation.scratch();
+                kept.extend_from_slice(answer);
+                Some(Outcome::Answer(status, kept))
             });
             // Words that are no answer were overwritten: the request may have been executed.
             self.tell(delegation, waiter, answer.unwrap_or(Outcome::Gone { may_have_run: true }));

@@ -7,13 +7,14 @@
 //! | next | the next desk of the cluster | whoever made it |
 //! | owner | the trustee's identity, or 0 | the trustee, by CAS |
 //! | hellos | the newest pair that the trustee does not know yet; each has the address of the next | clients, by CAS; the trustee takes all |
-//! | rung | how often any bell was rung | clients, by FAA |
+//! | rung | how often any bell was rung; only where the memory is mapped | clients, by FAA |
 //! | asleep | 1 while the thread sleeps on this word | the thread; whoever wakes it writes 0 |
 //! | bells | 27 counts: pair `n` rings bell `n` modulo 27 | clients, by FAA |
 //!
 //! So a trustee looks at one line, whoever its clients are. A pair whose client sends batches is *active*: the trustee looks at its slots, too, until it has
 //! found them empty for a while. Then it writes `asleep`, and looks once more; the client writes its header, and then reads `asleep`. With a fence between the two
-//! on both sides, one of them sees the other's word: no batch is overlooked. Where the memory is not mapped, clients always ring, in the chain after the batch.
+//! on both sides, one of them sees the other's word: no batch is overlooked. Where the memory is not mapped, clients always ring, in the chain after the batch. There
+//! the trustee looks at all bells, in four lines, since a second FAA would occupy its NIC for longer.
 //!
 //! Where memory is mapped, each thread that makes requests has a desk, too, and sleeps on its word when neither requests nor answers have arrived for a while: it writes
 //! 1, and looks once more. Whoever has written a batch, or its answers, reads that word of the other. As with `asleep` of a pair, no wake-up is lost.
@@ -206,9 +207,12 @@ impl Desk {
             self.greet(worker, here);
             has_served = true;
         }
-        let rung = here.load(self.places.rung());
-        if rung != self.rung.get() {
-            self.rung.set(rung);
+        if here.is_mapped() {
+            let rung = here.load(self.places.rung());
+            if self.rung.replace(rung) != rung {
+                self.listen(here);
+            }
+        } else {
             self.listen(here);
         }
         if !self.parked.borrow().is_empty() {
@@ -307,8 +311,9 @@ impl Desk {
 
     /// Makes the pairs active whose bells were rung.
     fn listen(&self, here: Here<'_>) {
-        for (bell, heard) in self.bells.borrow_mut().iter_mut().enumerate() {
-            let count = here.load(self.places.bell(bell));
+        let mut counts = [0; BELLS];
+        here.copy(self.places.bell(0), &mut counts);
+        for (bell, (heard, count)) in self.bells.borrow_mut().iter_mut().zip(counts).enumerate() {
             if std::mem::replace(heard, count) == count {
                 continue;
             }

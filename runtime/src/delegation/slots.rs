@@ -383,11 +383,7 @@ impl<'a> Here<'a> {
                     }
                 }
             }
-            Self::Hosted(sim) => {
-                for (index, to) in into.iter_mut().enumerate() {
-                    *to = sim.load_here(word(at, index));
-                }
-            }
+            Self::Hosted(sim) => sim.copy_here(at, into),
         }
     }
 

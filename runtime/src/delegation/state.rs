@@ -11,7 +11,7 @@ use rand::{Rng as _, SeedableRng as _};
 
 use super::caller::{Blocked, Caller, State, Waiter};
 use super::desk::{Desk, discard};
-use super::slots::{Here, RequestHead, number};
+use super::slots::{Here, RequestHead, SLOT_WORDS, number};
 use super::way::{Give, Hold, Holds, Whereabouts};
 use crate::io::operations::*;
 use crate::memory::worker::{Service, Worker};
@@ -20,6 +20,8 @@ use farfield_words::{Address, ThreadId};
 
 /// How long a thread sleeps without a look at anything: a client that dies can not wake it, and one of another process that stops does not.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// The most lists of words that a thread keeps.
+const MOST_SCRATCH: usize = 64;
 
 /// Work of the thread that takes round trips, or time.
 pub(super) enum Job {
@@ -53,7 +55,8 @@ pub(super) struct Delegation {
     dropped: RefCell<Vec<(Whereabouts, u128)>>,
     jobs: RefCell<Vec<Job>>,
     own_calls: RefCell<VecDeque<OwnCall>>,
-    scratch: Cell<Vec<u64>>,
+    /// Empty lists of words, for requests and answers: so neither allocates.
+    scratch: RefCell<Vec<Vec<u64>>>,
     /// True while a round is under way: delegated code may lead to another one.
     is_serving: Cell<bool>,
     is_watching: Cell<bool>,
@@ -77,7 +80,7 @@ impl Delegation {
                 dropped: RefCell::default(),
                 jobs: RefCell::default(),
                 own_calls: RefCell::default(),
-                scratch: Cell::default(),
+                scratch: RefCell::default(),
                 is_serving: Cell::default(),
                 is_watching: Cell::default(),
                 is_closed: Cell::default(),
@@ -125,13 +128,18 @@ impl Delegation {
         }
     }
 
+    #[inline]
     pub(super) fn scratch(&self) -> Vec<u64> {
-        self.scratch.take()
+        self.scratch.borrow_mut().pop().unwrap_or_default()
     }
 
+    #[inline]
     pub(super) fn keep_scratch(&self, mut words: Vec<u64>) {
-        words.clear();
-        self.scratch.set(words);
+        let mut scratch = self.scratch.borrow_mut();
+        if scratch.len() < MOST_SCRATCH && words.capacity() <= SLOT_WORDS {
+            words.clear();
+            scratch.push(words);
+        }
     }
 
     // ---- pairs -------------------------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ struct Unsent<A: Message> {
 
 impl<A: Message> Unsent<A> {
     fn new(delegation: &Rc<Delegation>, trustee: ThreadId, args: A) -> Self {
-        let (way, mut words) = (Way::new(delegation, trustee), Vec::new());
+        let (way, mut words) = (Way::new(delegation, trustee), delegation.scratch());
         args.write(&mut Writer::new(&mut words, &way));
         Self { words, way: Some(way), args: PhantomData }
     }
@@ -383,7 +383,9 @@ impl<T: 'static> Trust<T> {
             words: args.len() as u8,
             is_far: far.is_some(),
         };
-        caller.enqueue(delegation, head, args, blocked, waiter)
+        let waiter = caller.enqueue(delegation, head, args, blocked, waiter);
+        delegation.keep_scratch(words);
+        waiter
     }
 
     /// Makes the waiter of a request whose result `then` receives.
@@ -670,7 +672,9 @@ fn decode<R: Message>(
     let way = Way::new(delegation, trustee);
     let result = words.and_then(|words| {
         let mut reader = Reader::new(&words, &way);
-        R::read(&mut reader).filter(|_| reader.is_empty())
+        let result = R::read(&mut reader).filter(|_| reader.is_empty());
+        delegation.keep_scratch(words);
+        result
     });
     result.ok_or_else(|| refused(naming, trustee, "it was called, and its result can not be decoded"))
 }

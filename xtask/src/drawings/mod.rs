@@ -5,6 +5,7 @@
 //! | `layout.svg` | `book/drawings/layout.txt` | a test, from a struct's layout as `#[remote]` computes it |
 //! | `chain.svg` | `chain.txt` | a test, from the trace of a simulated run |
 //! | `removal.svg` | `removal.txt` | likewise |
+//! | `request.svg` | `request.txt` | hand |
 //! | `epochs.svg` | `epochs.txt` | hand; the drawing rejects texts that break a rule of epochs |
 //!
 //! The drawings are committed, and `cargo xtask tidy` compares them with newly generated ones.
@@ -14,6 +15,7 @@ mod chain;
 mod epochs;
 mod layout;
 mod removal;
+mod request;
 
 use std::path::Path;
 
@@ -22,8 +24,13 @@ use crate::workspace::{read, root, write};
 /// Generates a drawing from its text.
 type Draw = fn(&str) -> Result<String, String>;
 
-const DRAWINGS: &[(&str, Draw)] =
-    &[("layout", layout::draw), ("chain", chain::draw), ("removal", removal::draw), ("epochs", epochs::draw)];
+const DRAWINGS: &[(&str, Draw)] = &[
+    ("layout", layout::draw),
+    ("chain", chain::draw),
+    ("removal", removal::draw),
+    ("epochs", epochs::draw),
+    ("request", request::draw),
+];
 
 /// Generates all drawings.
 pub(crate) fn run() -> Result<(), String> {

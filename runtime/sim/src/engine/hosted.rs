@@ -38,6 +38,9 @@ use farfield_fabric::error::{Error, Finding};
 use farfield_words::Address;
 use farfield_words::WORD_BYTES;
 
+/// The bytes of a cache line.
+const LINE_BYTES: u64 = 64;
+
 /// The hosted ranges of a run.
 #[derive(Default)]
 pub(super) struct HostedMemory {
@@ -280,6 +283,18 @@ impl World {
             }
         }
         self.peek(at)
+    }
+
+    /// Loads words of the thread's own memory. A cache line is one access, as on a processor.
+    pub(super) fn copy_here(&mut self, thread: u32, at: Address, into: &mut [u64]) {
+        for (index, word) in into.iter_mut().enumerate() {
+            let at = at.add((index * WORD_BYTES) as u64);
+            if index > 0 && !at.bits().is_multiple_of(LINE_BYTES) {
+                *word = self.peek(at);
+            } else {
+                *word = self.load_here(thread, at);
+            }
+        }
     }
 
     /// Stores a word of the thread's own memory.

@@ -241,6 +241,11 @@ impl Sim {
         self.world.lock().load_here(self.thread, at)
     }
 
+    /// Loads words of the thread's own memory, as [`load_here`](Self::load_here) loads one: takes [`Work::CachedAccess`] for each line of 64 bytes.
+    pub fn copy_here(&self, at: Address, into: &mut [u64]) {
+        self.world.lock().copy_here(self.thread, at, into);
+    }
+
     /// Stores a word of the thread's own memory, as [`load_here`](Self::load_here) loads it. The trace shows a WRITE of task 0.
     ///
     /// # Panics
