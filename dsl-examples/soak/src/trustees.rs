@@ -7,6 +7,7 @@
 //! not executed, it was not. Requests of a task to a trustee were executed in order. A token is alive while a handle of it is: no request to a live trustee is
 //! refused. When all threads have ended in order, all tokens have been dropped.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -139,6 +140,7 @@ async fn meet(ct: &ComputeThread, witness: &Arc<Witness>) -> Result<Vec<Option<T
 async fn work(ct: &ComputeThread, witness: &Arc<Witness>) -> Result<()> {
     let logs = meet(ct, witness).await?;
     let _ = ct.barrier("met").await;
+    let kept = RefCell::new(Vec::new());
     ct.tasks(TASKS, async |task| {
         for number in 0..REQUESTS {
             let trustee = ct.random_range(0..THREADS);
@@ -146,13 +148,18 @@ async fn work(ct: &ComputeThread, witness: &Arc<Witness>) -> Result<()> {
             match ct.random_range(0..8_u8) {
                 0..=4 => request(ct, log, trustee, (ct.index() as u64, task as u64, number), witness).await?,
                 5 => send_token(ct, log, witness).await?,
-                6 => use_token(ct, log).await?,
+                6 => use_token(ct, log, &kept).await?,
                 _ => pass_on(ct, log, &logs).await?,
             }
         }
         Ok(())
     })
     .await?;
+    // Long after the deaths of those who have sent them, the tokens that were received are still there.
+    ct.sleep(Duration::from_micros(600)).await;
+    for token in kept.take() {
+        touch(ct, &token).await?;
+    }
     let _ = ct.barrier("worked").await;
     if let Some(Some(log)) = logs.get(ct.index()) {
         log.apply(ct, (), |log, ()| log.tokens.clear()).await?;
@@ -213,8 +220,8 @@ async fn send_token(ct: &ComputeThread, log: &Trust<Log>, witness: &Arc<Witness>
     }
 }
 
-/// Uses a value of some thread through a handle of another.
-async fn use_token(ct: &ComputeThread, log: &Trust<Log>) -> Result<()> {
+/// Uses a value of some thread through a handle of another, and keeps it.
+async fn use_token(ct: &ComputeThread, log: &Trust<Log>, kept: &RefCell<Vec<Trust<Token>>>) -> Result<()> {
     let newest = |log: &mut Log, ()| log.tokens.last().cloned();
     let found = log.apply(ct, (), newest).await;
     let token = match found {
@@ -223,6 +230,13 @@ async fn use_token(ct: &ComputeThread, log: &Trust<Log>) -> Result<()> {
         Err(error) if is_of_death(&error) => return Ok(()),
         Err(error) => return Err(error),
     };
+    touch(ct, &token).await?;
+    kept.borrow_mut().push(token);
+    Ok(())
+}
+
+/// Makes a request of no effect.
+async fn touch(ct: &ComputeThread, token: &Trust<Token>) -> Result<()> {
     match token.apply(ct, (), |_, ()| ()).await {
         Err(error) if !is_of_death(&error) => Err(error),
         _ => Ok(()),
