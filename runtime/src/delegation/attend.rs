@@ -4,7 +4,9 @@ use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::Duration;
 
 use super::caller::{Caller, State};
@@ -69,6 +71,7 @@ pub(crate) async fn attend<R>(ct: &ComputeThread, body: impl Future<Output = R>)
         output
     });
     let is_simulated = ct.io.endpoint.virtual_time().is_some();
+    let mut woken = None;
     poll_fn(|context| {
         let mut rounds = 0;
         loop {
@@ -77,12 +80,18 @@ pub(crate) async fn attend<R>(ct: &ComputeThread, body: impl Future<Output = R>)
             }
             let Some(delegation) = existing(ct) else { return Poll::Pending };
             let mut has_worked = delegation.go_round(ct.worker());
+            let before = jobs.len();
             for job in delegation.take_jobs() {
                 jobs.push(Box::pin(do_job(ct, Rc::clone(&delegation), job)));
             }
-            let before = jobs.len();
-            jobs.retain_mut(|job| job.as_mut().poll(context).is_pending());
-            has_worked |= jobs.len() < before;
+            let woken = woken.get_or_insert_with(|| Woken::of(context.waker()));
+            if woken.has_been() || jobs.len() > before || is_simulated {
+                let before = jobs.len();
+                let waker = Waker::from(Arc::clone(woken));
+                let mut context = TaskContext::from_waker(&waker);
+                jobs.retain_mut(|job| job.as_mut().poll(&mut context).is_pending());
+                has_worked |= jobs.len() < before;
+            }
             if !has_worked {
                 return Poll::Pending;
             }
@@ -94,6 +103,34 @@ pub(crate) async fn attend<R>(ct: &ComputeThread, body: impl Future<Output = R>)
         }
     })
     .await
+}
+
+/// The waker of jobs. A thread that serves many requests polls its jobs only if one was woken: the one that watches others sleeps nearly always, and a poll of a
+/// timer reads the clock. The simulator ignores wakers.
+struct Woken {
+    has_been: AtomicBool,
+    thread: Waker,
+}
+
+impl Woken {
+    fn of(thread: &Waker) -> Arc<Self> {
+        Arc::new(Self { has_been: AtomicBool::new(false), thread: thread.clone() })
+    }
+
+    fn has_been(&self) -> bool {
+        self.has_been.load(Ordering::Relaxed) && self.has_been.swap(false, Ordering::Acquire)
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.has_been.store(true, Ordering::Release);
+        self.thread.wake_by_ref();
+    }
 }
 
 fn existing(ct: &ComputeThread) -> Option<Rc<Delegation>> {
