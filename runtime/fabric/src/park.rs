@@ -104,6 +104,12 @@ impl Parker {
         is_own
     }
 
+    /// Returns whether the thread has been woken since it last looked or slept, as [`was_woken`](Self::was_woken) will find.
+    #[inline]
+    pub fn is_woken(&self) -> bool {
+        self.bell.was_rung_here.load(Ordering::Relaxed) || self.bell.was_rung.load(Ordering::SeqCst)
+    }
+
     /// Returns whether the thread has been woken since it last looked or slept.
     #[inline]
     pub fn was_woken(&self) -> bool {
@@ -120,7 +126,7 @@ impl Parker {
         let elsewhere = || self.bell.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
         *elsewhere() = Some(Box::new(wake));
         // A wake that set its flag before this look may not have seen the function; a later one does.
-        if !self.bell.was_rung.load(Ordering::SeqCst) && !self.bell.was_rung_here.load(Ordering::Relaxed) {
+        if !self.is_woken() {
             sleep();
         }
         *elsewhere() = None;

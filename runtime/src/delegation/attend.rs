@@ -79,6 +79,9 @@ pub(crate) async fn attend<R>(ct: &ComputeThread, body: impl Future<Output = R>)
                 return Poll::Ready(output);
             }
             let Some(delegation) = existing(ct) else { return Poll::Pending };
+            if rounds == 0 {
+                delegation.set_waker(context.waker());
+            }
             let mut has_worked = delegation.go_round(ct.worker());
             let before = jobs.len();
             for job in delegation.take_jobs() {

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
+use std::task::Waker;
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
@@ -54,6 +55,8 @@ pub(super) struct Delegation {
     /// Edges that the thread has no handles of any more.
     dropped: RefCell<Vec<(Whereabouts, u128)>>,
     jobs: RefCell<Vec<Job>>,
+    /// Wakes the future that begins jobs.
+    waker: RefCell<Option<Waker>>,
     own_calls: RefCell<VecDeque<OwnCall>>,
     /// Empty lists of words, for requests and answers: so neither allocates.
     scratch: RefCell<Vec<Vec<u64>>>,
@@ -79,6 +82,7 @@ impl Delegation {
                 holds: RefCell::default(),
                 dropped: RefCell::default(),
                 jobs: RefCell::default(),
+                waker: RefCell::default(),
                 own_calls: RefCell::default(),
                 scratch: RefCell::default(),
                 is_serving: Cell::default(),
@@ -116,6 +120,18 @@ impl Delegation {
 
     pub(super) fn begin(&self, job: Job) {
         self.jobs.borrow_mut().push(job);
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Sets the waker of the thread's future, which begins jobs.
+    pub(super) fn set_waker(&self, waker: &Waker) {
+        let mut kept = self.waker.borrow_mut();
+        match &mut *kept {
+            Some(kept) => kept.clone_from(waker),
+            None => *kept = Some(waker.clone()),
+        }
     }
 
     pub(super) fn take_jobs(&self) -> Vec<Job> {

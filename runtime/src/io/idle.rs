@@ -41,6 +41,9 @@ const NEAR: Duration = Duration::from_micros(100);
 /// How often a thread looks for the work of others before it gives way to other threads of the system.
 const LOOKS_FOR_OTHERS: u32 = 64;
 
+/// How many rounds with work a thread makes before it looks at its timers.
+const MOST_SERVED: u32 = 256;
+
 /// The threads of a process that may be asleep, with their wakers. Simulated threads never sleep.
 #[derive(Default)]
 pub(crate) struct Sleepers(Mutex<Vec<(ThreadId, Waker)>>);
@@ -218,12 +221,25 @@ pub(crate) trait Sleeping: Detaching {
         }
     }
 
-    /// Looks for requests and answers of other threads, for less than the time of a system call. Returns whether there were any.
+    /// Looks for requests and answers of other threads, and serves them, until none has come for less than the time of a system call, or for [`MOST_SERVED`] of
+    /// them. Returns whether there were any, or the thread was woken.
     fn looks_for_others(&self) -> bool {
-        (0..LOOKS_FOR_OTHERS).any(|_| {
-            spin_loop();
-            self.serves_others()
-        })
+        let parker = &self.idle_state().parker;
+        let (mut left, mut served) = (LOOKS_FOR_OTHERS, 0);
+        while left > 0 && served < MOST_SERVED {
+            if self.serves_others() {
+                // Clients that are served again and again need no poll of this thread's own future.
+                served += 1;
+                left = LOOKS_FOR_OTHERS;
+                if parker.is_woken() {
+                    break;
+                }
+            } else {
+                spin_loop();
+                left -= 1;
+            }
+        }
+        served > 0
     }
 
     /// Polls the thread's detached chains and background operations. Returns `true` if some are in flight.

@@ -119,6 +119,8 @@ pub(crate) struct Io<T: Thread> {
     identities: Arc<Identities>,
     /// The running task, or the one that ran last.
     task: Rc<Cell<u32>>,
+    /// The number of tasks, in sets, that have not ended.
+    pub(super) running_tasks: Cell<usize>,
     /// The tasks on the call stack, and the locks that they hold.
     pub(crate) task_stack: TaskStack,
     id: ThreadId,
@@ -166,6 +168,7 @@ impl<T: Thread> Io<T> {
             tokens: Tokens::new(id),
             identities,
             task,
+            running_tasks: Cell::new(0),
             task_stack: TaskStack::default(),
             id,
             contenders,
@@ -203,6 +206,12 @@ pub(crate) trait Operations: Thread {
     #[inline]
     fn enter_task(&self, task: u32) -> u32 {
         self.io().task.replace(task)
+    }
+
+    /// Returns whether the thread has at most one task.
+    #[inline]
+    fn has_one_task(&self) -> bool {
+        self.io().running_tasks.get() <= 1
     }
 
     /// Returns whether the process has no other compute thread.

@@ -26,6 +26,7 @@ impl<'a, T: Thread, F: Future<Output = Result<R>>, R> TaskSet<'a, T, F, R> {
     pub(crate) fn new(ct: &'a T, futures: impl Iterator<Item = F>) -> Self {
         let tasks = futures.map(|future| Task::Running(ct.io().task_stack.new_task(), Box::pin(future)));
         let set = Self { ct, tasks: tasks.collect(), steps: 0 };
+        ct.io().running_tasks.set(ct.io().running_tasks.get() + set.tasks.len());
         if let Some(waits) = &ct.io().stalls {
             waits.add_tasks(set.running());
         }
@@ -41,6 +42,8 @@ impl<T: Thread, F, R> TaskSet<'_, T, F, R> {
 
     /// Drops the tasks that have not completed.
     fn clear(&mut self) {
+        let running = self.running().unsigned_abs();
+        self.ct.io().running_tasks.set(self.ct.io().running_tasks.get() - running);
         if let Some(waits) = &self.ct.io().stalls {
             waits.add_tasks(-self.running());
             for task in &self.tasks {
@@ -73,6 +76,7 @@ impl<T: Thread, F: Future<Output = Result<R>>, R> Future for TaskSet<'_, T, F, R
                 match round.poll(index as u32, running, || future.as_mut().poll(context)) {
                     Poll::Ready(Ok(value)) => {
                         round.task_ends(*running);
+                        ct.io().running_tasks.set(ct.io().running_tasks.get() - 1);
                         if let Some(waits) = &ct.io().stalls {
                             waits.add_tasks(-1);
                         }
