@@ -145,6 +145,9 @@ pub(super) struct Caller {
 
 const NO_WAITER: u32 = u32::MAX;
 
+/// The requests that are sent before a round.
+const EARLY: usize = 4;
+
 /// An answer whose words have not been decoded yet. A handle in it is still its sender's share; so the sender's end must not be dealt with before.
 pub(super) struct Undecoded(Rc<Caller>);
 
@@ -369,6 +372,16 @@ impl Caller {
             }
         }
         has_sent
+    }
+
+    /// Sends a batch before the thread's next round, where the trustee can execute it meanwhile: on a network a larger batch is better.
+    #[inline]
+    pub(super) fn flush_early(self: &Rc<Self>, worker: &Worker) {
+        if self.lanes[MAIN].queue.borrow().len() >= EARLY
+            && let Some(here @ Here::Mapped(_)) = Here::of(worker)
+        {
+            self.flush(worker, here);
+        }
     }
 
     /// Writes a batch, and rings if the trustee does not look.

@@ -465,6 +465,7 @@ impl<T: 'static> Trust<T> {
         let large = store_large(ct, &unsent, self.hold.of).await?;
         let far = large.as_ref().map(Stored::place);
         let waiter = self.send(delegation, &caller, number, unsent, (Waiter::Future(None), far));
+        caller.flush_early(ct.worker());
         let answer = Answer::<R> {
             ct,
             caller: &caller,
