@@ -104,7 +104,7 @@ pub struct StoredTrust<T: 'static> {
 
 impl ComputeThread {
     /// Gives a value to this thread, its trustee, and returns the first handle of it. The thread executes the requests of others while it waits for
-    /// anything, and whenever it pins a guard. It keeps a processor busy while others have handles of its values.
+    /// anything, and whenever it pins a guard. Without requests it sleeps, if far memory is mapped.
     ///
     /// No round trip, but for the first value of a thread: then one for each desk of an ended trustee, or four to make one.
     ///
