@@ -28,6 +28,8 @@ const ROOT: &str = "farfield desks";
 /// The time between two looks whether other threads live. In the simulator, in round trips.
 const WATCH: Duration = Duration::from_millis(20);
 const WATCH_RTTS: u32 = 100;
+/// The time for which a thread that ends waits for trustees that live.
+const PATIENCE: Duration = Duration::from_secs(8);
 /// How often a thread's main future is polled again because there was work, before timers and other threads get their turn.
 const MOST_AT_ONCE: u32 = 64;
 
@@ -407,11 +409,22 @@ async fn finish(ct: &ComputeThread, delegation: &Rc<Delegation>) {
         State::Open => !caller.is_busy(),
         State::Opening | State::Closing => false,
     };
-    wait_until(ct, || delegation.has_nothing_to_send() && delegation.callers().iter().all(is_quiet)).await;
+    // A trustee that lives, and does not answer, is stopped, or computes.
+    let until = ct.io.endpoint.now().saturating_add(PATIENCE);
+    let is_late = || ct.io.endpoint.now() >= until;
+    let all_quiet = || delegation.has_nothing_to_send() && delegation.callers().iter().all(is_quiet);
+    wait_until(ct, || all_quiet() || is_late()).await;
     if let Some(here) = Here::of(ct.worker()) {
         delegation.callers().iter().for_each(|caller| caller.close(ct.worker(), here));
     }
-    wait_until(ct, || delegation.callers().iter().all(|caller| caller.is_over())).await;
+    let all_over = || delegation.callers().iter().all(|caller| caller.is_over());
+    wait_until(ct, || all_over() || is_late()).await;
+    for caller in delegation.callers() {
+        if !caller.is_over() {
+            tracing::warn!(trustee = %caller.trustee, "a trustee does not answer: the words of its pair are lost");
+            caller.abandon(delegation);
+        }
+    }
     delegation.end(ct.worker());
 }
 

@@ -145,6 +145,8 @@ pub(super) struct Caller {
 
 const NO_WAITER: u32 = u32::MAX;
 
+/// The requests of a pair from which on tasks wait before they add one.
+const MOST_QUEUED: usize = 4096;
 /// The requests that are sent before a round.
 const EARLY: usize = 4;
 
@@ -218,6 +220,18 @@ impl Caller {
     pub(super) fn is_waiting(&self) -> bool {
         self.lanes.iter().any(Lane::is_in_flight)
             || (self.state.get() == State::Opening && !self.is_greeting.get())
+    }
+
+    /// Returns whether so many requests wait that a task with another one should wait, too.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.lanes[MAIN].queue.borrow().len() >= MOST_QUEUED
+    }
+
+    /// Gives up the pair's words: the trustee may still write them.
+    pub(super) fn abandon(&self, delegation: &Rc<Delegation>) {
+        std::mem::forget(self.block.borrow_mut().take());
+        self.trustee_died(delegation);
     }
 
     // ---- waiters -----------------------------------------------------------------------------------------------

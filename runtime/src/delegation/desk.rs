@@ -185,11 +185,6 @@ impl Desk {
         }
     }
 
-    /// Returns whether clients may send requests.
-    pub(super) fn has_clients(&self) -> bool {
-        !self.objects.borrow().is_empty() || self.pairs.borrow().iter().any(Option::is_some)
-    }
-
     /// Returns the threads whose death is to be noticed.
     pub(super) fn others(&self) -> Vec<ThreadId> {
         let mut others = self.objects.borrow().sharers();

@@ -78,6 +78,7 @@ impl Objects {
         (entry.is_taken && entry.generation << INDEX_BITS >> INDEX_BITS == generation).then_some(entry)
     }
 
+    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.entries.len() == self.free.len()
     }

@@ -325,11 +325,10 @@ impl Delegation {
         has_worked || !self.jobs.borrow().is_empty()
     }
 
-    /// Returns whether a request or an answer may arrive.
+    /// Returns whether a request or an answer may arrive. A thread with a desk may be greeted at any time.
     pub(super) fn may_be_needed(&self) -> bool {
         !self.is_closed.get()
-            && (self.desk.get().is_some_and(Desk::has_clients)
-                || self.callers.borrow().iter().any(|caller| caller.is_waiting()))
+            && (self.desk.get().is_some() || self.callers.borrow().iter().any(|caller| caller.is_waiting()))
     }
 
     /// Returns whether there is nothing that would become a request.

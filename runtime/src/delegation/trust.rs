@@ -289,6 +289,9 @@ impl<T: 'static> Trust<T> {
             return Ok(());
         }
         let (caller, number) = self.named(delegation, &naming)?;
+        if caller.is_full() {
+            wait_until(ct, || !caller.is_full()).await;
+        }
         let unsent = Unsent::new(delegation, self.trustee(), args);
         let large = store_large(ct, &unsent, self.hold.of).await?;
         let waiter = self.then(&caller, naming, then, large);
