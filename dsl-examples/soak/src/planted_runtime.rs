@@ -62,11 +62,13 @@ pub enum Program {
     Trustees,
     /// The same, and some of them die.
     MortalTrustees,
+    /// The same over links that are cut.
+    CutTrustees,
 }
 
 use Program::{
-    Accounts, Cuts, Hoards, Impatience, Meetings, MortalTrustees, Moves, Names, Release, Replace, Shelves,
-    Trustees, Values,
+    Accounts, CutTrustees, Cuts, Hoards, Impatience, Meetings, MortalTrustees, Moves, Names, Release,
+    Replace, Shelves, Trustees, Values,
 };
 
 const fn planted(
@@ -286,7 +288,7 @@ impl PlantedInRuntime {
 
 impl Program {
     /// All programs.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Replace,
         Release,
         Values,
@@ -300,6 +302,7 @@ impl Program {
         Hoards,
         Trustees,
         MortalTrustees,
+        CutTrustees,
     ];
 
     /// Runs a seed with a planted bug, or with [`Plant::None`].
@@ -320,6 +323,7 @@ impl Program {
             // Sweeps are as short as possible.
             Hoards => "jitter=90%,threads-per-node=2,sweep=yes",
             Trustees => "jitter=90%,stall=1%",
+            CutTrustees => "jitter=90%,stall=1%,cut=1%,timeout=60us,leaks=ignore",
             MortalTrustees => "jitter=90%,stall=1%,timeout=200us,leaks=ignore",
         };
         let url = format!("sim:seed={seed},size=4MiB,limit=10s,plant={},{options}", plant.name());
@@ -340,7 +344,7 @@ impl Program {
             Shelves => shelves(&cluster, seed, 300, 100, work).map(drop),
             Moves => shelves(&cluster, seed, 100, 100, shift).map(drop),
             Hoards => shelves(&cluster, seed, 40, 10, hoard).map(drop),
-            Trustees => crate::trustees::run(&cluster, seed, 0),
+            Trustees | CutTrustees => crate::trustees::run(&cluster, seed, 0),
             MortalTrustees => crate::trustees::run(&cluster, seed, 1 + seed % 2),
         }
     }

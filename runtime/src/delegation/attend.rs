@@ -28,6 +28,8 @@ const ROOT: &str = "farfield desks";
 /// The time between two looks whether other threads live. In the simulator, in round trips.
 const WATCH: Duration = Duration::from_millis(20);
 const WATCH_RTTS: u32 = 100;
+/// How often words in far memory are accessed for a request, if a link is cut.
+const ATTEMPTS: u32 = 8;
 /// The time for which a thread that ends waits for trustees that live.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// How often a thread's main future is polled again because there was work, before timers and other threads get their turn.
@@ -147,7 +149,10 @@ async fn do_job(ct: &ComputeThread, delegation: Rc<Delegation>, job: Job) {
     match job {
         Job::Open(caller) => {
             if say_hello(ct, here, &delegation, &caller).await.is_err() {
-                caller.trustee_died(&delegation);
+                // The trustee may know the pair, or find it later.
+                caller.abandon(&delegation);
+                // A later request may reach it.
+                delegation.forget(&caller);
             }
         }
         Job::Fetch(pair) => {
@@ -155,11 +160,7 @@ async fn do_job(ct: &ComputeThread, delegation: Rc<Delegation>, job: Job) {
             let mut fetched = Vec::new();
             for (at, words) in desk.to_fetch(pair) {
                 let fits = words <= (Blob::MAX_BYTES / WORD_BYTES) as u64;
-                fetched.push(if fits {
-                    ct.read_words(at, words as usize, |words| Ok(words.to_vec())).await.ok()
-                } else {
-                    None
-                });
+                fetched.push(if fits { read_patiently(ct, at, words as usize).await.ok() } else { None });
             }
             desk.fetched(&delegation, ct.worker(), here, pair, fetched);
         }
@@ -167,15 +168,32 @@ async fn do_job(ct: &ComputeThread, delegation: Rc<Delegation>, job: Job) {
             let Some(desk) = delegation.desk() else { return };
             let Some((near, large)) = desk.large_results(pair) else { return };
             for (at, words) in large {
-                let stored = store(ct, near, &words).await.ok();
+                let mut stored = store(ct, near, &words).await;
+                for _ in 1..ATTEMPTS {
+                    if !matches!(stored, Err(Error::NodeUnreachable(_))) {
+                        break;
+                    }
+                    stored = store(ct, near, &words).await;
+                }
+                let stored = stored.ok();
                 desk.stored(pair, at, stored);
             }
         }
         Job::Read { at, words, then } => {
-            let read = ct.read_words(at, words, |words| Ok(words.to_vec())).await;
-            then(&delegation, read.ok());
+            then(&delegation, read_patiently(ct, at, words).await.ok());
         }
         Job::Watch => watch(ct, here, &delegation).await,
+    }
+}
+
+/// Reads words, again and again if a link is cut: whoever waits for them can not.
+pub(super) async fn read_patiently(ct: &ComputeThread, at: Address, words: usize) -> Result<Vec<u64>> {
+    let mut attempts = 1;
+    loop {
+        match ct.read_words(at, words, |words| Ok(words.to_vec())).await {
+            Err(Error::NodeUnreachable(_)) if attempts < ATTEMPTS => attempts += 1,
+            read => return read,
+        }
     }
 }
 
@@ -325,7 +343,7 @@ async fn refuse_hellos(ct: &ComputeThread, here: Here<'_>, desk: DeskPlaces) -> 
         let mut at = Address::from_bits(first);
         while !at.is_null() {
             let next = ct.read_word(Slots::new(at, here.is_mapped()).head(head::NEXT)).await?;
-            tell(ct.worker(), here, Slots::new(at, here.is_mapped()), Notice::Gone(0));
+            tell(ct.worker(), here, Slots::new(at, here.is_mapped()), Notice::Gone(0), None);
             at = Address::from_bits(next);
         }
         return Ok(());

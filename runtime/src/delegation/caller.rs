@@ -18,7 +18,7 @@ use super::desk::DeskPlaces;
 use super::function::Naming;
 use super::slots::{
     BATCH_WORDS, EXPRESS, Header, Here, Kind, LANES, MAIN, MOST_REQUESTS, Notice, RequestHead, SLOT_WORDS,
-    Slots, Status, WINDOWS, head, number,
+    Slots, Status, WINDOWS, head, insist, number,
 };
 use super::state::Delegation;
 use crate::io::operations::*;
@@ -425,34 +425,48 @@ impl Caller {
                 self.desk.wake(here);
             }
             Here::Hosted(_) => {
-                let mut chain = worker.empty_chain();
-                // The words first: a header is a later WRITE of the same chain.
-                if worker.has(Plant::HeaderFirst) {
-                    chain.write(slot, &[header.to_word()]);
-                }
-                if !words.is_empty() {
-                    chain.write(slot.add(8), words);
-                }
-                if !worker.has(Plant::HeaderFirst) {
-                    chain.write(slot, &[header.to_word()]);
-                }
-                self.chains.set(self.chains.get() + 1);
-                let caller = Rc::clone(self);
-                worker.submit_detached(chain, move |_, done| {
-                    if done.is_none() {
-                        caller.has_failed.set(true);
+                let (is_header_first, words) = (worker.has(Plant::HeaderFirst), words.to_vec());
+                let write = move |worker: &Worker| {
+                    let mut chain = worker.empty_chain();
+                    // The words first: a header is a later WRITE of the same chain.
+                    if is_header_first {
+                        chain.write(slot, &[header.to_word()]);
                     }
-                    caller.chains.set(caller.chains.get() - 1);
-                    caller.free_if_unused();
-                });
+                    if !words.is_empty() {
+                        chain.write(slot.add(8), &words);
+                    }
+                    if !is_header_first {
+                        chain.write(slot, &[header.to_word()]);
+                    }
+                    chain
+                };
+                // The trustee executes a batch once, however often it is written; and the next batch of the slot follows on the same connection.
+                self.chains.set(self.chains.get() + 1);
+                let (asking, ending) = (Rc::clone(self), Rc::clone(self));
+                let ends = move || {
+                    ending.chains.set(ending.chains.get() - 1);
+                    ending.free_if_unused();
+                };
+                insist(worker, write, move || asking.awaits(number, batch), ends);
                 if worker.has(Plant::SilentBatch) && batch.wrapping_sub(lane.answered.get()) > 1 {
                     return;
                 }
-                let mut chain = worker.empty_chain();
-                chain.fetch_add(self.desk.bell(self.bell.get()), 1);
-                worker.submit_detached(chain, |_, _| ());
+                let (asking, bell) = (Rc::clone(self), self.desk.bell(self.bell.get()));
+                let ring = move |worker: &Worker| {
+                    let mut chain = worker.empty_chain();
+                    chain.fetch_add(bell, 1);
+                    chain
+                };
+                insist(worker, ring, move || asking.awaits(number, batch), || ());
             }
         }
+    }
+
+    /// A chain with a batch, or its bell, has failed. Returns whether the batch is still to be answered.
+    fn awaits(&self, lane: usize, batch: u32) -> bool {
+        self.has_failed.set(true);
+        let lane = &self.lanes[lane];
+        self.state.get() != State::Ended && batch.wrapping_sub(lane.answered.get()) as i32 > 0
     }
 
     /// Tells the trustee that no request will follow.

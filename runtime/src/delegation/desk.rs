@@ -34,7 +34,7 @@ use super::function::{Method, Shim};
 use super::objects::Objects;
 use super::slots::{
     BATCH_WORDS, EXPRESS, FAR_WORDS, Header, Here, Kind, LANES, MAIN, MOST_INLINE, Notice, Refusal,
-    RequestHead, SLOT_WORDS, Slots, Status, TRUSTEES_WORDS, WINDOWS, head, number,
+    RequestHead, SLOT_WORDS, Slots, Status, TRUSTEES_WORDS, WINDOWS, head, insist, number,
 };
 use super::state::{Delegation, Job};
 use super::way::Way;
@@ -122,6 +122,10 @@ pub(super) struct Pair {
     is_active: bool,
     /// How often in a row its slots were empty.
     looks: u32,
+    /// False once the pair is forgotten.
+    is_open: Rc<Cell<bool>>,
+    /// The numbers of the last batches that were answered.
+    answered: Rc<[Cell<u32>; LANES]>,
     /// Its place among the objects that a sweep spares.
     held: u32,
     state: PairState,
@@ -271,9 +275,10 @@ impl Desk {
                     if let Here::Hosted(sim) = here {
                         sim.unhost(at);
                     }
-                    tell(worker, here, slots, Notice::Gone(0));
+                    tell(worker, here, slots, Notice::Gone(0), None);
                 }
                 Some(client) => {
+                    let is_open = Rc::new(Cell::new(true));
                     let pair = Pair {
                         slots,
                         client,
@@ -282,6 +287,8 @@ impl Desk {
                         next: [1; LANES],
                         functions: Vec::new(),
                         is_active: true,
+                        is_open: Rc::clone(&is_open),
+                        answered: Rc::default(),
                         looks: 0,
                         held: worker.heap().holdings.hold(at, Content::Written),
                         state: PairState::Ready,
@@ -295,7 +302,7 @@ impl Desk {
                     });
                     pairs[number] = Some(Box::new(pair));
                     self.active.borrow_mut().push(number);
-                    tell(worker, here, slots, Notice::Open(number as u32));
+                    tell(worker, here, slots, Notice::Open(number as u32), Some(&is_open));
                     here.fence();
                     DeskPlaces(Address::from_bits(words[head::DESK])).wake(here);
                 }
@@ -705,7 +712,7 @@ impl Desk {
             };
             let slots = pair.slots;
             pair.forget(worker, here);
-            tell(worker, here, slots, Notice::Gone(executed));
+            tell(worker, here, slots, Notice::Gone(executed), None);
         }
         self.active.borrow_mut().clear();
         self.parked.borrow_mut().clear();
@@ -760,16 +767,26 @@ impl Pair {
             here.fence();
             return self.clients_desk.wake(here);
         }
-        let mut chain = worker.empty_chain();
-        if !answers.words.is_empty() {
-            chain.write(slot.add(WORD_BYTES as u64), &answers.words);
-        }
-        chain.write(slot, &[header.to_word()]);
-        worker.submit_detached(chain, |_, _| ());
+        let words = answers.words.clone();
+        let write = move |worker: &Worker| {
+            let mut chain = worker.empty_chain();
+            if !words.is_empty() {
+                chain.write(slot.add(WORD_BYTES as u64), &words);
+            }
+            chain.write(slot, &[header.to_word()]);
+            chain
+        };
+        // Once the next batch of the slot is answered, these answers must not be written again; nor need they be, since the client has read them.
+        self.answered[lane].set(batch);
+        let (is_open, answered) = (Rc::clone(&self.is_open), Rc::clone(&self.answered));
+        let is_wanted = move || is_open.get() && answered[lane].get().wrapping_sub(batch) < WINDOWS[lane];
+        insist(worker, write, is_wanted, || ());
     }
 
     /// Forgets the pair, whose client has closed it, or is dead.
     fn forget(self, worker: &Worker, here: Here<'_>) {
+        // The client may free the words once it has the last answers, so those are not written again.
+        self.is_open.set(false);
         if let Here::Hosted(sim) = here {
             sim.unhost(self.slots.block());
         }
@@ -807,14 +824,24 @@ impl Pair {
     }
 }
 
-/// Writes a pair's notice.
-pub(super) fn tell(worker: &Worker, here: Here<'_>, slots: Slots, notice: Notice) {
+/// Writes a pair's notice, again and again while the pair is open. Without a pair once: the client may free the words when it has read it.
+pub(super) fn tell(
+    worker: &Worker,
+    here: Here<'_>,
+    slots: Slots,
+    notice: Notice,
+    is_open: Option<&Rc<Cell<bool>>>,
+) {
     match here {
         Here::Mapped(_) => here.store(slots.notice(), notice.to_word()),
         Here::Hosted(_) => {
-            let mut chain = worker.empty_chain();
-            chain.write(slots.notice(), &[notice.to_word()]);
-            worker.submit_detached(chain, |_, _| ());
+            let write = move |worker: &Worker| {
+                let mut chain = worker.empty_chain();
+                chain.write(slots.notice(), &[notice.to_word()]);
+                chain
+            };
+            let is_open = is_open.map(Rc::clone);
+            insist(worker, write, move || is_open.as_ref().is_some_and(|is_open| is_open.get()), || ());
         }
     }
 }

@@ -22,7 +22,9 @@
 use std::sync::atomic::{Ordering, fence};
 
 use crate::error::{self, Error, Result};
+use crate::io::operations::*;
 use crate::memory::worker::Worker;
+use farfield_fabric::chain::RawChain;
 use farfield_fabric::host::Host;
 use farfield_sim::Sim;
 use farfield_words::{Address, WORD_BYTES};
@@ -442,6 +444,24 @@ impl<'a> Here<'a> {
             fence(Ordering::SeqCst);
         }
     }
+}
+
+/// Posts a chain, and posts it again whenever it fails and is still wanted: a link may have been cut. All its operations may take effect twice. `ends` is called
+/// once it is over.
+pub(super) fn insist(
+    worker: &Worker,
+    make: impl Fn(&Worker) -> RawChain + 'static,
+    is_wanted: impl Fn() -> bool + 'static,
+    ends: impl FnOnce() + 'static,
+) {
+    let chain = make(worker);
+    worker.submit_detached(chain, move |worker, done| {
+        if done.is_none() && is_wanted() {
+            insist(worker, make, is_wanted, ends);
+        } else {
+            ends();
+        }
+    });
 }
 
 #[cfg(test)]

@@ -173,6 +173,11 @@ impl Delegation {
         caller
     }
 
+    /// Forgets a pair that could not be opened.
+    pub(super) fn forget(&self, caller: &Rc<Caller>) {
+        self.callers.borrow_mut().retain(|other| !Rc::ptr_eq(other, caller));
+    }
+
     /// Returns the thread's pairs.
     pub(super) fn callers(&self) -> Vec<Rc<Caller>> {
         self.callers.borrow().clone()

@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll};
 
-use super::attend::{Stored, store, take_desk, wait_until};
+use super::attend::{Stored, read_patiently, store, take_desk, wait_until};
 use super::caller::{Blocked, Caller, Outcome, Undecoded, Waiter};
 use super::context::{Context, Reaction};
 use super::desk::discard;
@@ -487,7 +487,7 @@ impl<T: 'static> Trust<T> {
             Outcome::Answer(Status::Far, place) => {
                 let (at, words) = read_place(&place);
                 let _undecoded = Undecoded::of(&caller);
-                let read = ct.read_words(at, words, |words| Ok(words.to_vec())).await;
+                let read = read_patiently(ct, at, words).await;
                 release(delegation, &self.hold.of, at);
                 decode(delegation, self.trustee(), &naming, read.ok())
             }
