@@ -244,6 +244,27 @@ fn a_dropped_future_loses_nothing() {
     });
 }
 
+#[test]
+fn an_idle_pair_gives_its_slots_back() {
+    let cluster = Cluster::connect("sim:").unwrap();
+    let done = cluster.run(2, async |ct| {
+        let counter = shared(ct, || 0_u64).await?;
+        let used = || ct.metrics().allocated - ct.metrics().freed;
+        counter.apply(ct, 1, |count, by: u64| *count += by).await?;
+        let before = used();
+        ct.sleep(std::time::Duration::from_millis(40)).await;
+        if ct.index() == 1 {
+            assert!(used() < before, "the pair's words are free");
+        }
+        // Another request opens another pair.
+        counter.apply(ct, 1, |count, by: u64| *count += by).await?;
+        ct.barrier("counted").await?;
+        assert_eq!(counter.apply(ct, 0, |count, _: u64| *count).await?, 4);
+        ct.barrier("read").await
+    });
+    done.unwrap();
+}
+
 /// What a trustee counts: requests, and the values that live.
 struct Sums {
     requests: u64,

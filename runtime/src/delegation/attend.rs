@@ -28,6 +28,8 @@ const ROOT: &str = "farfield desks";
 /// The time between two looks whether other threads live. In the simulator, in round trips.
 const WATCH: Duration = Duration::from_millis(20);
 const WATCH_RTTS: u32 = 100;
+/// After so many looks without a request a pair gives its slots back: a second.
+const IDLE_LOOKS: u32 = 50;
 /// How often words in far memory are accessed for a request, if a link is cut.
 const ATTEMPTS: u32 = 8;
 /// The time for which a thread that ends waits for trustees that live.
@@ -240,6 +242,16 @@ async fn watch(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>) 
         }
         for caller in delegation.callers() {
             let state = caller.state.get();
+            if caller.is_retired.get() && caller.is_over() {
+                delegation.forget(&caller);
+                continue;
+            }
+            // A result in far memory is the pair's until it was read.
+            if state == State::Open && !caller.has_undecoded() && caller.looks_idle() >= IDLE_LOOKS {
+                caller.is_retired.set(true);
+                caller.close(ct.worker(), here);
+                continue;
+            }
             let is_concerned = caller.is_waiting() || caller.has_failed.get();
             if state == State::Ended || !is_concerned || caller.is_greeting.get() {
                 continue;

@@ -139,6 +139,10 @@ pub(super) struct Caller {
     undecoded: Cell<u32>,
     /// The chains in flight that write the pair's words.
     chains: Cell<u32>,
+    /// True once the pair is closed because it was idle: further requests open another.
+    pub(super) is_retired: Cell<bool>,
+    /// The number of the last batch at the last look, and the looks in a row that have found no other.
+    idle: Cell<(u32, u32)>,
     /// A chain to the trustee has failed: it may be dead.
     pub(super) has_failed: Cell<bool>,
 }
@@ -205,6 +209,8 @@ impl Caller {
             is_greeting: Cell::default(),
             undecoded: Cell::default(),
             chains: Cell::default(),
+            is_retired: Cell::default(),
+            idle: Cell::default(),
             has_failed: Cell::default(),
         }
     }
@@ -220,6 +226,15 @@ impl Caller {
     pub(super) fn is_waiting(&self) -> bool {
         self.lanes.iter().any(Lane::is_in_flight)
             || (self.state.get() == State::Opening && !self.is_greeting.get())
+    }
+
+    /// Counts a look at the pair. Returns how many in a row have found no request.
+    pub(super) fn looks_idle(&self) -> u32 {
+        let sent = self.lanes[MAIN].sent.get();
+        let (last, looks) = self.idle.get();
+        let looks = if last == sent && !self.is_busy() { looks + 1 } else { 0 };
+        self.idle.set((sent, looks));
+        looks
     }
 
     /// Returns whether so many requests wait that a task with another one should wait, too.
@@ -466,7 +481,7 @@ impl Caller {
     fn awaits(&self, lane: usize, batch: u32) -> bool {
         self.has_failed.set(true);
         let lane = &self.lanes[lane];
-        self.state.get() != State::Ended && batch.wrapping_sub(lane.answered.get()) as i32 > 0
+        self.state.get() != State::Ended && batch.wrapping_sub(lane.answered.get()).cast_signed() > 0
     }
 
     /// Tells the trustee that no request will follow.

@@ -163,7 +163,9 @@ impl Delegation {
     /// Returns the pair with a trustee. It is opened if there is none.
     pub(super) fn caller(&self, of: &Whereabouts) -> Rc<Caller> {
         let mut callers = self.callers.borrow_mut();
-        if let Some(caller) = callers.iter().find(|caller| caller.trustee == of.trustee) {
+        if let Some(caller) =
+            callers.iter().find(|caller| caller.trustee == of.trustee && !caller.is_retired.get())
+        {
             return Rc::clone(caller);
         }
         let caller = Rc::new(Caller::new(of.trustee, of.desk));

@@ -294,6 +294,7 @@ impl<T: 'static> Trust<T> {
         }
         let unsent = Unsent::new(delegation, self.trustee(), args);
         let large = store_large(ct, &unsent, self.hold.of).await?;
+        let (caller, number) = self.still(delegation, &naming, caller, number)?;
         let waiter = self.then(&caller, naming, then, large);
         self.send(delegation, &caller, number, unsent, waiter);
         ct.serves_requests();
@@ -369,6 +370,17 @@ impl<T: 'static> Trust<T> {
             Error::from(error::InvalidArgument { argument: "function", value, reason })
         })?;
         Ok((caller, number))
+    }
+
+    /// Returns a pair and a function's number in it, or those of another pair if this one was closed during a wait.
+    fn still(
+        &self,
+        delegation: &Rc<Delegation>,
+        naming: &Naming,
+        caller: Rc<Caller>,
+        number: u16,
+    ) -> Result<(Rc<Caller>, u16)> {
+        if caller.is_retired.get() { self.named(delegation, naming) } else { Ok((caller, number)) }
     }
 
     fn send<A: Message>(
@@ -466,6 +478,7 @@ impl<T: 'static> Trust<T> {
         let (caller, number) = self.named(delegation, &naming)?;
         let unsent = Unsent::new(delegation, self.trustee(), args);
         let large = store_large(ct, &unsent, self.hold.of).await?;
+        let (caller, number) = self.still(delegation, &naming, caller, number)?;
         let far = large.as_ref().map(Stored::place);
         let waiter = self.send(delegation, &caller, number, unsent, (Waiter::Future(None), far));
         caller.flush_early(ct.worker());
