@@ -344,8 +344,11 @@ impl Program {
             Shelves => shelves(&cluster, seed, 300, 100, work).map(drop),
             Moves => shelves(&cluster, seed, 100, 100, shift).map(drop),
             Hoards => shelves(&cluster, seed, 40, 10, hoard).map(drop),
-            Trustees | CutTrustees => crate::trustees::run(&cluster, seed, 0),
-            MortalTrustees => crate::trustees::run(&cluster, seed, 1 + seed % 2),
+            // Ten times as long as the work takes: a request is never answered.
+            Trustees => crate::trustees::run(&cluster, seed, 0, Duration::from_millis(20)),
+            // A thread that fails waits for lost answers before it ends, and others for its end.
+            CutTrustees => crate::trustees::run(&cluster, seed, 0, Duration::from_millis(500)),
+            MortalTrustees => crate::trustees::run(&cluster, seed, 1 + seed % 2, Duration::from_millis(20)),
         }
     }
 }

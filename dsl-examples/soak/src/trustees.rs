@@ -98,11 +98,11 @@ fn is_of_death(error: &Error) -> bool {
     )
 }
 
-/// Runs the program. `mortals` of its threads die, after a number of chains that depends on the seed.
+/// Runs the program. `mortals` of its threads die, after a number of chains that depends on the seed. A thread whose work takes longer than `limit` fails.
 ///
 /// # Errors
 /// What the check has found, or the simulator.
-pub fn run(cluster: &Cluster, seed: u64, mortals: u64) -> Result<()> {
+pub fn run(cluster: &Cluster, seed: u64, mortals: u64, limit: Duration) -> Result<()> {
     let witness = Arc::new(Witness::default());
     if let Some(simulation) = cluster.simulation() {
         for mortal in 0..mortals {
@@ -110,7 +110,7 @@ pub fn run(cluster: &Cluster, seed: u64, mortals: u64) -> Result<()> {
             simulation.inject(Fault::crash(1 + mortal as usize).after_chains(chains));
         }
     }
-    let ended = cluster.run_surviving(THREADS, async |ct| work(ct, &witness).await);
+    let ended = cluster.run_surviving(THREADS, async |ct| ct.within(limit, work(ct, &witness)).await);
     let died = match ended {
         Ok(ended) => ended.iter().filter(|ended| ended.is_none()).count(),
         // A thread can not do without links that are cut for longer than the timeout: it ends as if it were dead.

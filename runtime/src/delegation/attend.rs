@@ -32,8 +32,9 @@ const WATCH_RTTS: u32 = 100;
 const IDLE_LOOKS: u32 = 50;
 /// How often words in far memory are accessed for a request, if a link is cut.
 const ATTEMPTS: u32 = 8;
-/// The time for which a thread that ends waits for trustees that live.
+/// The time for which a thread that ends waits for trustees that live. In the simulator, in round trips.
 const PATIENCE: Duration = Duration::from_secs(8);
+const PATIENCE_RTTS: u32 = 10_000;
 /// How often a thread's main future is polled again because there was work, before timers and other threads get their turn.
 const MOST_AT_ONCE: u32 = 64;
 
@@ -162,7 +163,7 @@ async fn do_job(ct: &ComputeThread, delegation: Rc<Delegation>, job: Job) {
             let mut fetched = Vec::new();
             for (at, words) in desk.to_fetch(pair) {
                 let fits = words <= (Blob::MAX_BYTES / WORD_BYTES) as u64;
-                fetched.push(if fits { read_patiently(ct, at, words as usize).await.ok() } else { None });
+                fetched.push(if fits { peek_patiently(ct, at, words as usize).await.ok() } else { None });
             }
             desk.fetched(&delegation, ct.worker(), here, pair, fetched);
         }
@@ -195,6 +196,20 @@ pub(super) async fn read_patiently(ct: &ComputeThread, at: Address, words: usize
         match ct.read_words(at, words, |words| Ok(words.to_vec())).await {
             Err(Error::NodeUnreachable(_)) if attempts < ATTEMPTS => attempts += 1,
             read => return read,
+        }
+    }
+}
+
+/// The same for arguments, which the client may have freed, if it was told that this trustee has gone: then they are not used.
+async fn peek_patiently(ct: &ComputeThread, at: Address, words: usize) -> Result<Vec<u64>> {
+    let mut attempts = 1;
+    loop {
+        let mut chain = ct.empty_chain();
+        let slot = chain.peek(at, words);
+        match ct.submit(chain).await {
+            Ok(done) => return Ok(done.words(slot).to_vec()),
+            Err(Error::NodeUnreachable(_)) if attempts < ATTEMPTS => attempts += 1,
+            Err(error) => return Err(error),
         }
     }
 }
@@ -440,7 +455,8 @@ async fn finish(ct: &ComputeThread, delegation: &Rc<Delegation>) {
         State::Opening | State::Closing => false,
     };
     // A trustee that lives, and does not answer, is stopped, or computes.
-    let until = ct.io.endpoint.now().saturating_add(PATIENCE);
+    let patience = ct.cluster().simulation().map_or(PATIENCE, |simulation| simulation.rtt() * PATIENCE_RTTS);
+    let until = ct.io.endpoint.now().saturating_add(patience);
     let is_late = || ct.io.endpoint.now() >= until;
     let all_quiet = || delegation.has_nothing_to_send() && delegation.callers().iter().all(is_quiet);
     wait_until(ct, || all_quiet() || is_late()).await;

@@ -14,6 +14,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 use std::task::Waker;
 
+use super::attend::Stored;
 use super::desk::DeskPlaces;
 use super::function::Naming;
 use super::slots::{
@@ -131,6 +132,8 @@ pub(super) struct Caller {
     lanes: [Lane; LANES],
     waiters: RefCell<Vec<Waiter>>,
     free_waiter: Cell<u32>,
+    /// Arguments in far memory, by the number of the waiter: the trustee may read them until it has answered.
+    arguments: RefCell<HashMap<u32, Stored>>,
     /// The numbers of the functions that the pair has named.
     functions: RefCell<HashMap<(u64, u64), u16, BuildHasherDefault<FunctionHasher>>>,
     /// True while the pair is announced to the trustee.
@@ -205,6 +208,7 @@ impl Caller {
             lanes: Default::default(),
             waiters: RefCell::default(),
             free_waiter: Cell::new(NO_WAITER),
+            arguments: RefCell::default(),
             functions: RefCell::default(),
             is_greeting: Cell::default(),
             undecoded: Cell::default(),
@@ -243,9 +247,19 @@ impl Caller {
         self.lanes[MAIN].queue.borrow().len() >= MOST_QUEUED
     }
 
-    /// Gives up the pair's words: the trustee may still write them.
+    /// Keeps arguments in far memory until their request is answered.
+    pub(super) fn keep(&self, waiter: u32, arguments: Option<Stored>) {
+        if let Some(arguments) = arguments
+            && matches!(self.state.get(), State::Opening | State::Open)
+        {
+            self.arguments.borrow_mut().insert(waiter, arguments);
+        }
+    }
+
+    /// Gives up the pair's words, and arguments: the trustee may still access them.
     pub(super) fn abandon(&self, delegation: &Rc<Delegation>) {
         std::mem::forget(self.block.borrow_mut().take());
+        std::mem::forget(self.arguments.take());
         self.trustee_died(delegation);
     }
 
@@ -311,6 +325,10 @@ impl Caller {
 
     /// Tells a waiter of its answer.
     fn tell(&self, delegation: &Rc<Delegation>, number: u32, outcome: Outcome) {
+        if !self.arguments.borrow().is_empty() {
+            let read = self.arguments.borrow_mut().remove(&number);
+            drop(read);
+        }
         let mut waiters = self.waiters.borrow_mut();
         let waiter = &mut waiters[number as usize];
         match waiter {

@@ -295,8 +295,10 @@ impl<T: 'static> Trust<T> {
         let unsent = Unsent::new(delegation, self.trustee(), args);
         let large = store_large(ct, &unsent, self.hold.of).await?;
         let (caller, number) = self.still(delegation, &naming, caller, number)?;
-        let waiter = self.then(&caller, naming, then, large);
-        self.send(delegation, &caller, number, unsent, waiter);
+        let far = large.as_ref().map(Stored::place);
+        let waiter = (self.then(&caller, naming, then), far);
+        let waiter = self.send(delegation, &caller, number, unsent, waiter);
+        caller.keep(waiter, large);
         ct.serves_requests();
         Ok(())
     }
@@ -319,7 +321,7 @@ impl<T: 'static> Trust<T> {
         }
         let this = Rc::clone(delegation);
         let then = move |result| then(result, &Reaction::new(&this));
-        let waiter = self.then(&caller, naming, then, None);
+        let waiter = (self.then(&caller, naming, then), None);
         self.send(delegation, &caller, number, unsent, waiter);
         Ok(())
     }
@@ -410,15 +412,12 @@ impl<T: 'static> Trust<T> {
         caller: &Rc<Caller>,
         naming: Naming,
         then: impl FnOnce(Result<R>) + 'static,
-        large: Option<Stored>,
-    ) -> (Waiter, Option<[u64; 2]>) {
-        let far = large.as_ref().map(Stored::place);
+    ) -> Waiter {
         let (trustee, caller) = (self.trustee(), Rc::clone(caller));
         let then = move |delegation: &Rc<Delegation>, outcome: Outcome| {
-            drop(large);
             receive(delegation, &caller, trustee, naming, outcome, then);
         };
-        (Waiter::Then(Box::new(then)), far)
+        Waiter::Then(Box::new(then))
     }
 
     /// Calls a function of this thread's own value.
@@ -481,6 +480,7 @@ impl<T: 'static> Trust<T> {
         let (caller, number) = self.still(delegation, &naming, caller, number)?;
         let far = large.as_ref().map(Stored::place);
         let waiter = self.send(delegation, &caller, number, unsent, (Waiter::Future(None), far));
+        caller.keep(waiter, large);
         caller.flush_early(ct.worker());
         let answer = Answer::<R> {
             ct,
@@ -489,7 +489,6 @@ impl<T: 'static> Trust<T> {
             naming,
             waiter: Cell::new(Some(waiter)),
             is_alone: ct.has_one_task(),
-            large,
             result: PhantomData,
         };
         let _waiting = ct.waits_for(|| {
@@ -565,7 +564,6 @@ impl<T: 'static> Trust<T> {
             naming,
             waiter: Cell::new(Some(waiter)),
             is_alone: false,
-            large: None,
             result: PhantomData,
         };
         // If this future is dropped, the trustee has an edge that the thread does not know: it is the thread's share, and ends with it.
@@ -736,8 +734,6 @@ struct Answer<'a, R: Message> {
     waiter: Cell<Option<u32>>,
     /// True if the thread's only task waits.
     is_alone: bool,
-    /// The arguments in far memory, which the trustee may read until it has answered.
-    large: Option<Stored>,
     result: PhantomData<fn() -> R>,
 }
 
@@ -791,11 +787,10 @@ impl<R: Message> Future for Answer<'_, R> {
 impl<R: Message> Drop for Answer<'_, R> {
     fn drop(&mut self) {
         let Some(waiter) = self.waiter.take() else { return };
-        let (trustee, naming, large) = (self.trustee, self.naming, self.large.take());
+        let (trustee, naming) = (self.trustee, self.naming);
         let caller = Rc::clone(self.caller);
         let delegation = Delegation::of(self.ct.worker());
         let unwanted = move |delegation: &Rc<Delegation>, outcome: Outcome| {
-            drop(large);
             receive::<R>(delegation, &caller, trustee, naming, outcome, drop);
         };
         self.caller.abandon_waiter(waiter, &delegation, Box::new(unwanted));
