@@ -1,6 +1,6 @@
 //! A program of clients and trustees, some of which die: each request is executed once, or its client is told that it may not have been.
 //!
-//! Every thread is the trustee of a [`Log`], and a client of all others. The value of a trustee is any Rust value, so a log writes what it executes into the
+//! Every thread is the trustee of a log, and a client of all others. The value of a trustee is any Rust value, so a log writes what it executes into the
 //! memory of the test, which no death takes away. Threads also pass handles of *tokens* on: to each other directly, and through the logs of third threads.
 //!
 //! Checked are, for each request: it was executed at most once; if it was acknowledged, it was executed, and its result is its own; if its client was told that it was

@@ -70,22 +70,27 @@ struct Pair {
 /// Runs a thread's body, and beside it the thread's delegation, if it has one.
 pub(crate) async fn attend<R>(ct: &ComputeThread, body: impl Future<Output = R>) -> R {
     let mut jobs: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> = Vec::new();
-    let mut main = pin!(async {
-        let output = body.await;
-        if let Some(delegation) = existing(ct) {
-            finish(ct, &delegation).await;
-        }
-        output
-    });
+    let mut body = pin!(body);
+    let (mut output, mut ending) = (None, None);
     let is_simulated = ct.io.endpoint.virtual_time().is_some();
     let mut woken = None;
     poll_fn(|context| {
         let mut rounds = 0;
         loop {
-            if let Poll::Ready(output) = main.as_mut().poll(context) {
-                return Poll::Ready(output);
+            if output.is_none()
+                && let Poll::Ready(done) = body.as_mut().poll(context)
+            {
+                output = Some(done);
             }
-            let Some(delegation) = existing(ct) else { return Poll::Pending };
+            let Some(delegation) = existing(ct) else {
+                return output.take().map_or(Poll::Pending, Poll::Ready);
+            };
+            if output.is_some() {
+                let ending = ending.get_or_insert_with(|| Box::pin(finish(ct, Rc::clone(&delegation))));
+                if ending.as_mut().poll(context).is_ready() {
+                    return output.take().map_or(Poll::Pending, Poll::Ready);
+                }
+            }
             if rounds == 0 {
                 delegation.set_waker(context.waker());
             }
@@ -445,7 +450,8 @@ async fn take_if_free(ct: &ComputeThread, desk: DeskPlaces, me: u64) -> Result<O
 // ---- the end ---------------------------------------------------------------------------------------------------
 
 /// Ends the thread's delegation: its clients are told, its requests answered, and its pairs closed.
-async fn finish(ct: &ComputeThread, delegation: &Rc<Delegation>) {
+async fn finish(ct: &ComputeThread, delegation: Rc<Delegation>) {
+    let delegation = &delegation;
     if let (Some(desk), Some(here)) = (delegation.desk(), Here::of(ct.worker())) {
         desk.close(ct.worker(), here);
     }

@@ -72,7 +72,7 @@ pub(super) struct Delegation {
 impl Delegation {
     /// Returns the state of a thread, which is made at its first use.
     pub(super) fn of(worker: &Worker) -> Rc<Self> {
-        let service = worker.service.get_or_init(|| {
+        let service = worker.service_or(|| {
             Rc::new_cyclic(|this| Self {
                 this: Weak::clone(this),
                 me: worker.id(),

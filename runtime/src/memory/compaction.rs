@@ -98,6 +98,9 @@ impl<'a> Compaction<'a> {
     }
 }
 
+/// The number of the last answered request of a thread that always has something to look for: no request has it.
+pub(crate) const ALWAYS: u64 = u64::MAX;
+
 impl Worker {
     /// Requests all threads to return their free blocks.
     #[cold]
@@ -120,9 +123,18 @@ impl Worker {
         }
     }
 
+    /// Also called for every thread with a service, which has no number of a request: so other threads need no look for one.
     #[cold]
     fn answer_request(&self, requests: u64) {
-        self.heap().served_requests.set(requests);
+        if let Some(service) = self.service.get() {
+            service.round(self);
+            self.heap().served_requests.set(ALWAYS);
+            if self.answered.replace(requests) == requests {
+                return;
+            }
+        } else {
+            self.heap().served_requests.set(requests);
+        }
         self.process.end_quarantine();
         let epoch = self.advance_epoch();
         self.free_expired(epoch);

@@ -15,6 +15,7 @@ use farfield_fabric::stall::DescribeWait;
 use farfield_sim::Sim;
 
 use super::candidates::Candidates;
+use super::compaction::ALWAYS;
 use super::eager::Eager;
 use super::global::Step;
 use super::heap::ThreadHeap;
@@ -128,8 +129,9 @@ pub struct Worker {
     /// Its number among the threads of the run that are in this process.
     pub(crate) index_here: usize,
     run_hooks: Box<dyn RunHooks>,
-    /// What it does for others.
+    /// What it does for others, and the number of the last request of its process that it has answered since.
     pub(crate) service: OnceCell<Rc<dyn Service>>,
+    pub(super) answered: Cell<u64>,
 }
 
 /// The parts of a worker, besides its I/O.
@@ -181,7 +183,16 @@ impl Worker {
             index_here,
             run_hooks,
             service: OnceCell::new(),
+            answered: Cell::new(0),
         }
+    }
+
+    /// Gives the thread a service, unless it has one.
+    pub(crate) fn service_or(&self, make: impl FnOnce() -> Rc<dyn Service>) -> &Rc<dyn Service> {
+        self.service.get_or_init(|| {
+            self.answered.set(self.heap.served_requests.replace(ALWAYS));
+            make()
+        })
     }
 
     #[inline]
@@ -292,9 +303,6 @@ impl Thread for Worker {
     #[inline]
     fn serves_requests(&self) {
         self.check_requests();
-        if let Some(service) = self.service.get() {
-            service.round(self);
-        }
     }
 
     fn attends(&self) -> bool {
