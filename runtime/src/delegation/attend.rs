@@ -2,12 +2,14 @@
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::Duration;
+
+use pin_project_lite::pin_project;
 
 use super::caller::{Caller, State};
 use super::desk::{BELLS, Desk, DeskPlaces, tell};
@@ -67,45 +69,85 @@ struct Pair {
     words: [Atomic<u64>; ALL_WORDS],
 }
 
+/// A job, or the end of the thread.
+type Work<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
 /// Runs a thread's body, and beside it the thread's delegation, if it has one.
-pub(crate) async fn attend<R>(ct: &ComputeThread, body: impl Future<Output = R>) -> R {
-    let mut jobs: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> = Vec::new();
-    let mut body = pin!(body);
-    let (mut output, mut ending) = (None, None);
-    let is_simulated = ct.io.endpoint.virtual_time().is_some();
-    let mut woken = None;
-    poll_fn(|context| {
+#[inline]
+pub(crate) fn attend<B: Future>(ct: &ComputeThread, body: B) -> Attend<'_, B> {
+    Attend { body, beside: Beside { ct, output: None, jobs: Vec::new(), ending: None, woken: None } }
+}
+
+pin_project! {
+    /// The future of a thread's body. Without delegation, each poll is one of the body and a look for delegation.
+    pub(crate) struct Attend<'a, B: Future> {
+        #[pin]
+        body: B,
+        beside: Beside<'a, B::Output>,
+    }
+}
+
+impl<B: Future> Future for Attend<'_, B> {
+    type Output = B::Output;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<B::Output> {
+        let mut this = self.project();
+        if this.beside.output.is_none() {
+            let polled = this.body.as_mut().poll(context);
+            if this.beside.ct.worker().service.get().is_none() {
+                return polled;
+            }
+            if let Poll::Ready(output) = polled {
+                this.beside.output = Some(output);
+            }
+        }
+        this.beside.work(this.body, context)
+    }
+}
+
+/// What is done beside a thread's body.
+struct Beside<'a, R> {
+    ct: &'a ComputeThread,
+    /// What the body has returned.
+    output: Option<R>,
+    jobs: Vec<Work<'a>>,
+    ending: Option<Work<'a>>,
+    woken: Option<Arc<Woken>>,
+}
+
+impl<R> Beside<'_, R> {
+    /// Works, after a poll of the body, which is polled again if there was work.
+    #[inline(never)]
+    fn work(
+        &mut self,
+        mut body: Pin<&mut impl Future<Output = R>>,
+        context: &mut TaskContext<'_>,
+    ) -> Poll<R> {
+        let ct = self.ct;
+        let Some(delegation) = existing(ct) else { return Poll::Pending };
+        let is_simulated = ct.io.endpoint.virtual_time().is_some();
+        delegation.set_waker(context.waker());
         let mut rounds = 0;
         loop {
-            if output.is_none()
-                && let Poll::Ready(done) = body.as_mut().poll(context)
-            {
-                output = Some(done);
-            }
-            let Some(delegation) = existing(ct) else {
-                return output.take().map_or(Poll::Pending, Poll::Ready);
-            };
-            if output.is_some() {
-                let ending = ending.get_or_insert_with(|| Box::pin(finish(ct, Rc::clone(&delegation))));
+            if self.output.is_some() {
+                let ending = self.ending.get_or_insert_with(|| Box::pin(finish(ct, Rc::clone(&delegation))));
                 if ending.as_mut().poll(context).is_ready() {
-                    return output.take().map_or(Poll::Pending, Poll::Ready);
+                    return self.output.take().map_or(Poll::Pending, Poll::Ready);
                 }
             }
-            if rounds == 0 {
-                delegation.set_waker(context.waker());
-            }
             let mut has_worked = delegation.go_round(ct.worker());
-            let before = jobs.len();
+            let before = self.jobs.len();
             for job in delegation.take_jobs() {
-                jobs.push(Box::pin(do_job(ct, Rc::clone(&delegation), job)));
+                self.jobs.push(Box::pin(do_job(ct, Rc::clone(&delegation), job)));
             }
-            let woken = woken.get_or_insert_with(|| Woken::of(context.waker()));
-            if woken.has_been() || jobs.len() > before || is_simulated {
-                let before = jobs.len();
+            let woken = self.woken.get_or_insert_with(|| Woken::of(context.waker()));
+            if woken.has_been() || self.jobs.len() > before || is_simulated {
+                let before = self.jobs.len();
                 let waker = Waker::from(Arc::clone(woken));
                 let mut context = TaskContext::from_waker(&waker);
-                jobs.retain_mut(|job| job.as_mut().poll(&mut context).is_pending());
-                has_worked |= jobs.len() < before;
+                self.jobs.retain_mut(|job| job.as_mut().poll(&mut context).is_pending());
+                has_worked |= self.jobs.len() < before;
             }
             if !has_worked {
                 return Poll::Pending;
@@ -115,9 +157,13 @@ pub(crate) async fn attend<R>(ct: &ComputeThread, body: impl Future<Output = R>)
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
+            if self.output.is_none()
+                && let Poll::Ready(output) = body.as_mut().poll(context)
+            {
+                self.output = Some(output);
+            }
         }
-    })
-    .await
+    }
 }
 
 /// The waker of jobs. A thread that serves many requests polls its jobs only if one was woken: the one that watches others sleeps nearly always, and a poll of a

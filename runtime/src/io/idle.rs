@@ -223,6 +223,7 @@ pub(crate) trait Sleeping: Detaching {
 
     /// Looks for requests and answers of other threads, and serves them, until none has come for less than the time of a system call, or for [`MOST_SERVED`] of
     /// them. Returns whether there were any, or the thread was woken.
+    #[inline(never)]
     fn looks_for_others(&self) -> bool {
         let parker = &self.idle_state().parker;
         let (mut left, mut served) = (LOOKS_FOR_OTHERS, 0);

@@ -305,6 +305,7 @@ impl Thread for Worker {
         self.check_requests();
     }
 
+    #[inline]
     fn attends(&self) -> bool {
         self.service.get().is_some_and(|service| service.attends())
     }
