@@ -63,6 +63,11 @@ fn system(action: &'static str) -> impl Fn(io::Error) -> Error {
     move |cause| Error::from(error::System { action, cause })
 }
 
+/// Whether a directory was there, and is not any more: making it fails with either error.
+fn was_removed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
+}
+
 impl ClusterDirectory {
     /// The directory of a cluster, for a client.
     pub(super) fn of_client(name: &str) -> Self {
@@ -72,6 +77,13 @@ impl ClusterDirectory {
     /// The directory of a cluster, for its memory node.
     pub(super) fn of_node(name: &str) -> Self {
         Self::new(name, |address, reason| Error::from(error::CannotServe { address, reason }))
+    }
+
+    /// The directory of a cluster, for its memory node, below another root.
+    #[cfg(test)]
+    pub(super) fn below(root: &Path, name: &str) -> Self {
+        let user = root.join("user");
+        Self { user, ..Self::of_node(name) }
     }
 
     fn new(name: &str, error: fn(Box<str>, Box<str>) -> Error) -> Self {
@@ -105,6 +117,10 @@ impl ClusterDirectory {
             )),
             _ => self.failed(format!("{}: {error}", directory.display())),
         })?;
+        self.check_found(directory, &found)
+    }
+
+    fn check_found(&self, directory: &Path, found: &fs::Metadata) -> Result<()> {
         let path = directory.display();
         if !found.is_dir() {
             return Err(self.failed(format!("{path} is not a directory")));
@@ -126,15 +142,21 @@ impl ClusterDirectory {
 
     /// Locks the name for a memory node: no other memory node serves under it while the lock is held.
     pub(super) fn claim(&self) -> Result<NameLock> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.user);
-        made.map_err(system("make a directory for shared memory"))?;
-        self.check_owner(&self.user)?;
         let path = self.lock_path();
         for _ in 0..CLAIMS {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false).mode(0o600);
-            let lock = files::open_no_link(&path, &mut options)
-                .map_err(|cause| self.failed(format!("{}: {cause}", path.display())))?;
+            // The last memory node of another name removes the directory when it is empty; once a lock is in it, it can not.
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.user);
+            let found = match made.and_then(|()| fs::symlink_metadata(&self.user)) {
+                Err(error) if was_removed(&error) => continue,
+                found => found.map_err(system("make a directory for shared memory"))?,
+            };
+            self.check_found(&self.user, &found)?;
+            let lock = match files::open_no_link(&path, &mut options) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                lock => lock.map_err(|cause| self.failed(format!("{}: {cause}", path.display())))?,
+            };
             match lock.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
@@ -152,6 +174,7 @@ impl ClusterDirectory {
                 return Ok(NameLock(lock));
             }
         }
+        self.check_owner(&self.user)?;
         Err(self.failed(format!("other processes keep creating and removing {}", path.display())))
     }
 

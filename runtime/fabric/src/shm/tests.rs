@@ -115,6 +115,24 @@ fn a_directory_of_another_user_is_refused() {
     assert!(refused.contains(&format!("{} belongs to another user: ", other.display())), "{refused}");
 }
 
+/// The last memory node that ends removes the user's directory, while another begins.
+#[test]
+fn names_are_claimed_while_the_directory_is_removed() {
+    let folder = std::env::temp_dir().join(format!("farfield-claims-{}", std::process::id()));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let directory = directory::ClusterDirectory::below(&folder, &format!("claim-{thread}"));
+            scope.spawn(move || {
+                for _ in 0..2_000 {
+                    let lock = directory.claim().unwrap();
+                    directory.give_up(&lock);
+                }
+            });
+        }
+    });
+    std::fs::remove_dir(&folder).unwrap();
+}
+
 #[test]
 fn another_byte_order_is_refused() {
     let mut bytes = welcome(Empty::VERSION, 0);
