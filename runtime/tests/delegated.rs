@@ -1,15 +1,10 @@
 //! `#[delegated]` and `#[derive(Message)]` from a user's side: clients of other threads' values, on mapped memory and in the simulator.
 
+use fabrics::on_all;
 use farfield::prelude::*;
 use farfield::{Error, Message, StoredTrust};
 
-const CLUSTERS: [&str; 3] = ["local:", "local:delay=3", "sim:"];
-
-fn on_all(threads: usize, body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
-    for url in CLUSTERS {
-        Cluster::connect(url).unwrap().run(threads, &body).unwrap_or_else(|error| panic!("{url}: {error}"));
-    }
-}
+mod fabrics;
 
 /// Sends a value through words, as far as that needs no thread.
 fn kept<T: Message + Clone + PartialEq + std::fmt::Debug>(value: T) {

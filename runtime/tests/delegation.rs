@@ -3,16 +3,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use fabrics::on_all;
 use farfield::prelude::*;
 use farfield::{Context, Error};
 
-const CLUSTERS: [&str; 3] = ["local:", "local:delay=3", "sim:"];
-
-fn on_all(threads: usize, body: impl AsyncFn(&ComputeThread) -> Result<()> + Sync) {
-    for url in CLUSTERS {
-        Cluster::connect(url).unwrap().run(threads, &body).unwrap_or_else(|error| panic!("{url}: {error}"));
-    }
-}
+mod fabrics;
 
 /// Makes a value of thread 0, and a handle of it for each thread.
 async fn shared<T: 'static>(ct: &ComputeThread, value: impl FnOnce() -> T) -> Result<Trust<T>> {

@@ -1,4 +1,4 @@
-//! Delegation between processes that share memory. Some are killed: their clients are told, and their handles do not count any more.
+//! Delegation between processes, that share memory or are connected by TCP. Some are killed: their clients are told, and their handles do not count any more.
 //!
 //! The other processes run this program in a role that an environment variable names.
 
@@ -7,6 +7,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ use farfield::{Error, StoredTrust};
 
 const ROLE: &str = "FARFIELD_TEST_DELEGATION_ROLE";
 const CLUSTER: &str = "FARFIELD_TEST_DELEGATION_CLUSTER";
+
+/// Held by each test: one measures this process's time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A memory node of this process.
 struct Node {
@@ -28,9 +32,16 @@ struct Node {
 struct Process(Child);
 
 impl Node {
-    fn new(name: &str) -> Self {
-        let name = format!("shm:delegation-{name}-{}", std::process::id());
-        let mut options = MemoryNodeOptions::new(&name);
+    fn of_shared_memory(name: &str) -> Self {
+        Self::new(&format!("shm:delegation-{name}-{}", std::process::id()))
+    }
+
+    fn of_tcp() -> Self {
+        Self::new("tcp://127.0.0.1:0")
+    }
+
+    fn new(address: &str) -> Self {
+        let mut options = MemoryNodeOptions::new(address);
         options.segment_bytes = 4 << 20;
         options.lease = Duration::from_millis(500);
         let node = MemoryNode::listen(&options).unwrap();
@@ -132,10 +143,20 @@ fn add(count: &mut u64, by: u64) -> u64 {
 
 #[test]
 fn processes_request_of_each_other_until_one_is_killed() {
-    let node = Node::new("trustee");
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    request_until_the_trustee_is_killed(&Node::of_shared_memory("trustee"));
+}
+
+#[test]
+fn so_do_processes_that_are_connected_by_tcp() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    request_until_the_trustee_is_killed(&Node::of_tcp());
+}
+
+fn request_until_the_trustee_is_killed(node: &Node) {
     let trustee = node.start("trustee");
     let cluster = Cluster::connect(&node.url).unwrap();
-    let killed = std::sync::Mutex::new(Some(trustee));
+    let killed = Mutex::new(Some(trustee));
     let counts = cluster.run(2, async |ct| {
         let counter = find::<u64>(ct).await?;
         for _ in 0..1_000 {
@@ -185,7 +206,8 @@ fn ticks(process: u32) -> u64 {
 
 #[test]
 fn a_trustee_and_a_client_with_nothing_to_do_sleep_and_are_woken() {
-    let node = Node::new("idle");
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let node = Node::of_shared_memory("idle");
     let trustee = node.start("trustee");
     let cluster = Cluster::connect(&node.url).unwrap();
     let done = cluster.run(1, async |ct| {
@@ -211,35 +233,37 @@ fn a_trustee_and_a_client_with_nothing_to_do_sleep_and_are_woken() {
 
 #[test]
 fn the_handles_of_a_killed_process_do_not_count() {
-    let node = Node::new("client");
-    let cluster = Cluster::connect(&node.url).unwrap();
-    let done = cluster.run(1, async |ct| {
-        let stored = ct.entrust(Noisy(0)).await?.store(ct).await?;
-        ct.publish("value", stored).await?;
-        let starts = std::thread::scope(|scope| {
-            let started = scope.spawn(|| node.start("client"));
-            // This thread serves the client meanwhile.
-            serve_until(ct, || started.is_finished());
-            started.join().unwrap()
-        });
-        let taken: Trust<Noisy> = Trust::take(ct.unpublish("value").await?, ct).await?;
-        drop(taken);
-        for _ in 0..10 {
-            ct.sleep(Duration::from_millis(10)).await;
-        }
-        assert_eq!(DROPPED.load(Ordering::SeqCst), 0, "the client has a handle");
-        drop(starts);
-        while DROPPED.load(Ordering::SeqCst) == 0 {
-            ct.sleep(Duration::from_millis(10)).await;
-        }
-        Ok(())
-    });
-    done.unwrap();
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    for node in [Node::of_shared_memory("client"), Node::of_tcp()] {
+        kill_a_client(&node);
+    }
 }
 
-/// Serves requests until something is true: each guard serves.
-fn serve_until(ct: &ComputeThread, is_true: impl Fn() -> bool) {
-    while !is_true() {
-        drop(ct.pin());
-    }
+fn kill_a_client(node: &Node) {
+    DROPPED.store(0, Ordering::SeqCst);
+    let cluster = Cluster::connect(&node.url).unwrap();
+    let done = std::thread::scope(|scope| {
+        cluster.run(1, async |ct| {
+            let stored = ct.entrust(Noisy(0)).await?.store(ct).await?;
+            ct.publish("value", stored).await?;
+            let started = scope.spawn(|| node.start("client"));
+            // This thread serves the client meanwhile.
+            while !started.is_finished() {
+                ct.sleep(Duration::from_millis(1)).await;
+            }
+            let client = started.join().unwrap();
+            let taken: Trust<Noisy> = Trust::take(ct.unpublish("value").await?, ct).await?;
+            drop(taken);
+            for _ in 0..10 {
+                ct.sleep(Duration::from_millis(10)).await;
+            }
+            assert_eq!(DROPPED.load(Ordering::SeqCst), 0, "the client has a handle");
+            drop(client);
+            while DROPPED.load(Ordering::SeqCst) == 0 {
+                ct.sleep(Duration::from_millis(10)).await;
+            }
+            Ok(())
+        })
+    });
+    done.unwrap();
 }

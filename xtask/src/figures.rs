@@ -117,6 +117,7 @@ figures! {
     }
     "cargo test -p farfield --test delegation_costs -- --nocapture" {
         "rtts.trust.apply" Printed "times" "time of an awaited request to another thread's value in the simulator, over that of an awaited READ of 8 bytes"
+        "rtts.trust.apply_by_mailbox" Printed "times" "the same where the request lies in a mailbox on the memory node, as on `tcp:` and `rdma:`"
         "rtts.trust.apply.here" Printed "round trips" "of a request to a value of the thread itself"
         "rtts.trust.batch4" Printed "times" "time of a request in the simulator, if 4 tasks of a thread make one each, over that of a request alone"
         "rtts.trust.batch16" Printed "times" "the same with 16 tasks"

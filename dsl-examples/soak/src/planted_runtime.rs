@@ -62,13 +62,15 @@ pub enum Program {
     Trustees,
     /// The same, and some of them die.
     MortalTrustees,
+    /// The same, through mailboxes on a memory node.
+    MailboxTrustees,
     /// The same over links that are cut.
     CutTrustees,
 }
 
 use Program::{
-    Accounts, CutTrustees, Cuts, Hoards, Impatience, Meetings, MortalTrustees, Moves, Names, Release,
-    Replace, Shelves, Trustees, Values,
+    Accounts, CutTrustees, Cuts, Hoards, Impatience, MailboxTrustees, Meetings, MortalTrustees, Moves, Names,
+    Release, Replace, Shelves, Trustees, Values,
 };
 
 const fn planted(
@@ -271,6 +273,12 @@ pub const PLANTED_IN_RUNTIME: &[PlantedInRuntime] = &[
         "a client is told that its request was not executed, and repeats it",
         MortalTrustees,
     ),
+    planted(
+        Plant::TornMailbox,
+        "the words of a slot are read after its header",
+        "a batch is executed with the words of the one before",
+        MailboxTrustees,
+    ),
 ];
 
 impl PlantedInRuntime {
@@ -288,7 +296,7 @@ impl PlantedInRuntime {
 
 impl Program {
     /// All programs.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Replace,
         Release,
         Values,
@@ -302,6 +310,7 @@ impl Program {
         Hoards,
         Trustees,
         MortalTrustees,
+        MailboxTrustees,
         CutTrustees,
     ];
 
@@ -324,6 +333,7 @@ impl Program {
             Hoards => "jitter=90%,threads-per-node=2,sweep=yes",
             Trustees => "jitter=90%,stall=1%",
             CutTrustees => "jitter=90%,stall=1%,cut=1%,timeout=60us,leaks=ignore",
+            MailboxTrustees => "jitter=90%,stall=1%,timeout=200us,leaks=ignore,delegation=mailboxes",
             MortalTrustees => "jitter=90%,stall=1%,timeout=200us,leaks=ignore",
         };
         let url = format!("sim:seed={seed},size=4MiB,limit=10s,plant={},{options}", plant.name());
@@ -348,6 +358,7 @@ impl Program {
             Trustees => crate::trustees::run(&cluster, seed, 0, Duration::from_millis(20)),
             // A thread that fails waits for lost answers before it ends, and others for its end.
             CutTrustees => crate::trustees::run(&cluster, seed, 0, Duration::from_millis(500)),
+            MailboxTrustees => crate::trustees::run(&cluster, seed, seed % 3, Duration::from_millis(20)),
             MortalTrustees => crate::trustees::run(&cluster, seed, 1 + seed % 2, Duration::from_millis(20)),
         }
     }

@@ -55,6 +55,8 @@ pub struct SimConfig {
     pub marks_dead_members: bool,
     /// True if keepers sweep lost memory.
     pub sweeps: bool,
+    /// Where requests to trustees lie.
+    pub requests: Requests,
 }
 
 /// The policy by which epochs advance.
@@ -64,6 +66,15 @@ pub enum Reclaim {
     Eager,
     /// As on real fabrics: occasionally, by steps that take round trips.
     Lazy,
+}
+
+/// Where requests to trustees lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requests {
+    /// In the memory of the trustee's compute node, where chains can reach it.
+    Hosted,
+    /// On memory nodes, as on networks.
+    InMailboxes,
 }
 
 /// The policy by which freed blocks are reused.
@@ -98,6 +109,7 @@ impl Default for SimConfig {
             plant: Plant::None,
             marks_dead_members: false,
             sweeps: false,
+            requests: Requests::Hosted,
         };
         for (name, value) in Self::DEFAULTS {
             let known = config.set(name, value);
@@ -114,7 +126,7 @@ impl SimConfig {
 
     /// The options that only `sim:` has.
     pub const OPTIONS: &str = "`rtt`, `bandwidth`, `rate`, `jitter`, `doorbell`, `compute`, `timeout`, `limit`, \
-                                      `threads-per-node`, `crash`, `stall`, `cut`, `memory-crash`, `slow`, `leaks`, `reclaim`, `reuse`, `dead`, `sweep` and `plant`";
+                                      `threads-per-node`, `crash`, `stall`, `cut`, `memory-crash`, `slow`, `leaks`, `reclaim`, `reuse`, `dead`, `sweep`, `delegation` and `plant`";
 
     /// Sets one option. Returns whether the option exists.
     ///
@@ -181,6 +193,13 @@ impl SimConfig {
                     "yes" => true,
                     "no" => false,
                     _ => return Err(format!("{name}={value} is neither `yes` nor `no`")),
+                }
+            }
+            "delegation" => {
+                self.requests = match value {
+                    "mailboxes" => Requests::InMailboxes,
+                    "hosted" => Requests::Hosted,
+                    _ => return Err(format!("{name}={value} is neither `hosted` nor `mailboxes`")),
                 }
             }
             "plant" => {
@@ -321,6 +340,7 @@ mod tests {
         refused("reuse", "sometimes");
         refused("dead", "buried");
         refused("sweep", "perhaps");
+        refused("delegation", "direct");
         refused("plant", "tree");
     }
 

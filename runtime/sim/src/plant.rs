@@ -89,6 +89,8 @@ plants! {
     LateGive = "late-give",
     /// A dead trustee counts as not having executed what it has not answered.
     SureOfDeath = "sure-of-death",
+    /// The words of a mailbox's slot are read before its header.
+    TornMailbox = "torn-mailbox",
     /// A sweep leaves one of the lost blocks.
     SweepButOne = "sweep-but-one",
 }

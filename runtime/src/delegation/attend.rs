@@ -12,7 +12,8 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 
 use super::caller::{Caller, State};
-use super::desk::{BELLS, Desk, DeskPlaces, tell};
+use super::desk::{BELLS, DESK_WORDS, Desk, DeskPlaces, tell};
+use super::mirror::{leave_desk, read_answers, read_desk, read_last_words};
 use super::slots::{ALL_WORDS, CLIENTS_WORDS, Here, MAPPED_WORDS, Notice, Slots, head};
 use super::state::{Delegation, Job};
 use crate::cell::op::Staged;
@@ -32,6 +33,8 @@ const WATCH: Duration = Duration::from_millis(20);
 const WATCH_RTTS: u32 = 100;
 /// After so many looks without a request a pair gives its slots back: a second.
 const IDLE_LOOKS: u32 = 50;
+/// After so many looks without a notice of a dead trustee a pair's words are given up.
+const NOTICE_LOOKS: u32 = 5;
 /// How often words in far memory are accessed for a request, if a link is cut.
 const ATTEMPTS: u32 = 8;
 /// The time for which a thread that ends waits for trustees that live. In the simulator, in round trips.
@@ -127,6 +130,8 @@ impl<R> Beside<'_, R> {
         let ct = self.ct;
         let Some(delegation) = existing(ct) else { return Poll::Pending };
         let is_simulated = ct.io.endpoint.virtual_time().is_some();
+        // Elsewhere, a chain that completes does not wake the job that waits for it.
+        let polls_jobs = ct.io.endpoint.is_asynchronous();
         delegation.set_waker(context.waker());
         let mut rounds = 0;
         loop {
@@ -142,7 +147,7 @@ impl<R> Beside<'_, R> {
                 self.jobs.push(Box::pin(do_job(ct, Rc::clone(&delegation), job)));
             }
             let woken = self.woken.get_or_insert_with(|| Woken::of(context.waker()));
-            if woken.has_been() || self.jobs.len() > before || is_simulated {
+            if woken.has_been() || self.jobs.len() > before || polls_jobs {
                 let before = self.jobs.len();
                 let waker = Waker::from(Arc::clone(woken));
                 let mut context = TaskContext::from_waker(&waker);
@@ -166,8 +171,8 @@ impl<R> Beside<'_, R> {
     }
 }
 
-/// The waker of jobs. A thread that serves many requests polls its jobs only if one was woken: the one that watches others sleeps nearly always, and a poll of a
-/// timer reads the clock. The simulator ignores wakers.
+/// The waker of jobs where memory is mapped. A thread that serves many requests polls its jobs only if one was woken: the one that watches others sleeps nearly always, and a poll of a
+/// timer reads the clock.
 struct Woken {
     has_been: AtomicBool,
     thread: Waker,
@@ -199,7 +204,7 @@ fn existing(ct: &ComputeThread) -> Option<Rc<Delegation>> {
 }
 
 async fn do_job(ct: &ComputeThread, delegation: Rc<Delegation>, job: Job) {
-    let Some(here) = Here::of(ct.worker()) else { return };
+    let here = Here::of(ct.worker());
     match job {
         Job::Open(caller) => {
             if say_hello(ct, here, &delegation, &caller).await.is_err() {
@@ -237,6 +242,8 @@ async fn do_job(ct: &ComputeThread, delegation: Rc<Delegation>, job: Job) {
             then(&delegation, read_patiently(ct, at, words).await.ok());
         }
         Job::Watch => watch(ct, here, &delegation).await,
+        Job::Serve => read_desk(ct, &delegation).await,
+        Job::Await => read_answers(ct, &delegation).await,
     }
 }
 
@@ -252,7 +259,7 @@ pub(super) async fn read_patiently(ct: &ComputeThread, at: Address, words: usize
 }
 
 /// The same for arguments, which the client may have freed, if it was told that this trustee has gone: then they are not used.
-async fn peek_patiently(ct: &ComputeThread, at: Address, words: usize) -> Result<Vec<u64>> {
+pub(super) async fn peek_patiently(ct: &ComputeThread, at: Address, words: usize) -> Result<Vec<u64>> {
     let mut attempts = 1;
     loop {
         let mut chain = ct.empty_chain();
@@ -296,7 +303,17 @@ async fn watch(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>) 
         if let Some(desk) = delegation.desk() {
             for thread in desk.others() {
                 if matches!(ct.is_live(thread).await, Ok(false)) {
-                    // What it has sent before its end is executed.
+                    // What it has sent before its end is executed, and its answers are taken: there may be handles in both.
+                    let last_words = || {
+                        let mut mailboxes = desk.mailboxes_of(thread);
+                        let callers = delegation.callers();
+                        let answers = callers.iter().filter(|caller| caller.trustee == thread);
+                        mailboxes.extend(answers.flat_map(|caller| caller.mailboxes()));
+                        mailboxes
+                    };
+                    if !read_last_words(ct, here, last_words).await {
+                        continue;
+                    }
                     delegation.go_round(ct.worker());
                     let callers = delegation.callers();
                     if callers.iter().any(|caller| caller.trustee == thread && caller.has_undecoded()) {
@@ -326,8 +343,15 @@ async fn watch(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>) 
                 continue;
             }
             // Its last answers may have arrived.
+            if !read_last_words(ct, here, || caller.mailboxes()).await {
+                continue;
+            }
             caller.take_answers(delegation, here);
             if state == State::Opening && refuse_hellos(ct, here, caller.desk).await.is_ok() {
+                // Whoever has taken its hello tells it; but the trustee may have died with it.
+                if caller.state.get() == State::Opening && caller.misses_notice() >= NOTICE_LOOKS {
+                    caller.abandon(delegation);
+                }
                 continue;
             }
             caller.trustee_died(delegation);
@@ -381,9 +405,7 @@ async fn greet(
         (pair.as_ptr().address(), Box::new(pair))
     };
     let slots = Slots::new(block, here.is_mapped());
-    if let Here::Hosted(sim) = here {
-        sim.host(slots.notice(), CLIENTS_WORDS);
-    }
+    here.host(slots.notice(), CLIENTS_WORDS, &[]);
     caller.slots.set(Some(slots));
     *caller.block.borrow_mut() = Some(words_of_pair);
     loop {
@@ -408,7 +430,7 @@ async fn greet(
 }
 
 /// Takes the pairs that have greeted a desk whose owner does not serve them, and tells their clients that the trustee has gone.
-async fn refuse_hellos(ct: &ComputeThread, here: Here<'_>, desk: DeskPlaces) -> Result<()> {
+pub(super) async fn refuse_hellos(ct: &ComputeThread, here: Here<'_>, desk: DeskPlaces) -> Result<()> {
     loop {
         let first = ct.read_word(desk.hellos()).await?;
         if first == 0 {
@@ -435,16 +457,16 @@ pub(super) async fn take_desk(ct: &ComputeThread, delegation: &Rc<Delegation>) -
     if delegation.desk().is_some() {
         return Ok(());
     }
-    let here = Here::required(ct.worker())?;
+    let here = Here::of(ct.worker());
     let desk = find_desk(ct).await?;
     if delegation.desk().is_some() {
         // Another task was faster.
         return ct.write_word(desk.owner(), 0).await;
     }
-    if let Here::Hosted(sim) = here {
-        sim.host(desk.0, super::desk::DESK_WORDS);
-    }
-    delegation.set_desk(Desk::new(desk, here));
+    let has_mailboxes = matches!(here, Here::Mirrored(_));
+    let words = if has_mailboxes { read_patiently(ct, desk.0, DESK_WORDS).await? } else { Vec::new() };
+    here.host(desk.0, DESK_WORDS, &words);
+    delegation.set_desk(Desk::new(desk, here), has_mailboxes);
     Ok(())
 }
 
@@ -498,7 +520,11 @@ async fn take_if_free(ct: &ComputeThread, desk: DeskPlaces, me: u64) -> Result<O
 /// Ends the thread's delegation: its clients are told, its requests answered, and its pairs closed.
 async fn finish(ct: &ComputeThread, delegation: Rc<Delegation>) {
     let delegation = &delegation;
-    if let (Some(desk), Some(here)) = (delegation.desk(), Here::of(ct.worker())) {
+    let here = Here::of(ct.worker());
+    if let Some(desk) = delegation.desk() {
+        if matches!(here, Here::Mirrored(_)) {
+            leave_desk(ct, here, desk.places).await;
+        }
         desk.close(ct.worker(), here);
     }
     let is_quiet = |caller: &Rc<Caller>| match caller.state.get() {
@@ -512,9 +538,7 @@ async fn finish(ct: &ComputeThread, delegation: Rc<Delegation>) {
     let is_late = || ct.io.endpoint.now() >= until;
     let all_quiet = || delegation.has_nothing_to_send() && delegation.callers().iter().all(is_quiet);
     wait_until(ct, || all_quiet() || is_late()).await;
-    if let Some(here) = Here::of(ct.worker()) {
-        delegation.callers().iter().for_each(|caller| caller.close(ct.worker(), here));
-    }
+    delegation.callers().iter().for_each(|caller| caller.close(ct.worker(), here));
     let all_over = || delegation.callers().iter().all(|caller| caller.is_over());
     wait_until(ct, || all_over() || is_late()).await;
     for caller in delegation.callers() {

@@ -17,6 +17,7 @@ use std::task::Waker;
 use super::attend::Stored;
 use super::desk::DeskPlaces;
 use super::function::Naming;
+use super::mirror::Mailbox;
 use super::slots::{
     BATCH_WORDS, EXPRESS, Header, Here, Kind, LANES, MAIN, MOST_REQUESTS, Notice, RequestHead, SLOT_WORDS,
     Slots, Status, WINDOWS, head, insist, number,
@@ -148,6 +149,8 @@ pub(super) struct Caller {
     idle: Cell<(u32, u32)>,
     /// A chain to the trustee has failed: it may be dead.
     pub(super) has_failed: Cell<bool>,
+    /// The looks since the trustee is dead that have found no notice.
+    missed: Cell<u32>,
 }
 
 const NO_WAITER: u32 = u32::MAX;
@@ -216,6 +219,7 @@ impl Caller {
             is_retired: Cell::default(),
             idle: Cell::default(),
             has_failed: Cell::default(),
+            missed: Cell::default(),
         }
     }
 
@@ -239,6 +243,12 @@ impl Caller {
         let looks = if last == sent && !self.is_busy() { looks + 1 } else { 0 };
         self.idle.set((sent, looks));
         looks
+    }
+
+    /// Counts a look that has found no notice, although the trustee is dead.
+    pub(super) fn misses_notice(&self) -> u32 {
+        self.missed.set(self.missed.get() + 1);
+        self.missed.get()
     }
 
     /// Returns whether so many requests wait that a task with another one should wait, too.
@@ -425,7 +435,7 @@ impl Caller {
     #[inline]
     pub(super) fn flush_early(self: &Rc<Self>, worker: &Worker) {
         if self.lanes[MAIN].queue.borrow().len() >= EARLY
-            && let Some(here @ Here::Mapped(_)) = Here::of(worker)
+            && let here @ Here::Mapped(_) = Here::of(worker)
         {
             self.flush(worker, here);
         }
@@ -449,7 +459,7 @@ impl Caller {
         let slot = slots.request(number, batch);
         match here {
             Here::Mapped(host) => {
-                here.write_batch(slot, words, header);
+                Here::write_batch(host, slot, words, header);
                 here.fence();
                 if here.load(slots.head(head::ASLEEP)) != 0 {
                     let _ = host.fetch_add(self.desk.bell(self.bell.get()), 1);
@@ -457,8 +467,14 @@ impl Caller {
                 }
                 self.desk.wake(here);
             }
-            Here::Hosted(_) => {
+            Here::Hosted(_) | Here::Mirrored(_) => {
                 let (is_header_first, words) = (worker.has(Plant::HeaderFirst), words.to_vec());
+                let is_silent = worker.has(Plant::SilentBatch) && batch.wrapping_sub(lane.answered.get()) > 1;
+                let bell = Some(self.desk.bell(self.bell.get())).filter(|_| !is_silent);
+                // Chains to hosted memory are short: the trustee's NIC executes them.
+                let is_same_chain =
+                    matches!(here, Here::Mirrored(_)) && self.desk.0.segment() == slot.segment();
+                let (joined, separate) = if is_same_chain { (bell, None) } else { (None, bell) };
                 let write = move |worker: &Worker| {
                     let mut chain = worker.empty_chain();
                     // The words first: a header is a later WRITE of the same chain.
@@ -471,6 +487,9 @@ impl Caller {
                     if !is_header_first {
                         chain.write(slot, &[header.to_word()]);
                     }
+                    if let Some(bell) = joined {
+                        chain.fetch_add(bell, 1);
+                    }
                     chain
                 };
                 // The trustee executes a batch once, however often it is written; and the next batch of the slot follows on the same connection.
@@ -481,10 +500,8 @@ impl Caller {
                     ending.free_if_unused();
                 };
                 insist(worker, write, move || asking.awaits(number, batch), ends);
-                if worker.has(Plant::SilentBatch) && batch.wrapping_sub(lane.answered.get()) > 1 {
-                    return;
-                }
-                let (asking, bell) = (Rc::clone(self), self.desk.bell(self.bell.get()));
+                let Some(bell) = separate else { return };
+                let asking = Rc::clone(self);
                 let ring = move |worker: &Worker| {
                     let mut chain = worker.empty_chain();
                     chain.fetch_add(bell, 1);
@@ -542,6 +559,18 @@ impl Caller {
             return true;
         }
         self.look_at_notice(delegation, here, slots)
+    }
+
+    /// Returns what is to be read of the pair's mailboxes.
+    pub(super) fn mailboxes(&self) -> Vec<Mailbox> {
+        let Some(slots) = self.slots.get() else { return Vec::new() };
+        let mut mailboxes = vec![Mailbox::Words(slots.notice(), 1)];
+        for (number, lane) in self.lanes.iter().enumerate() {
+            let in_flight = lane.sent.get().wrapping_sub(lane.answered.get());
+            let batches = (1..=in_flight).map(|ahead| lane.answered.get().wrapping_add(ahead));
+            mailboxes.extend(batches.map(|batch| Mailbox::Slot(slots.answer(number, batch))));
+        }
+        mailboxes
     }
 
     /// Passes the answers of a batch to their waiters.

@@ -31,6 +31,7 @@ use super::attend::Stored;
 use super::caller::Blocked;
 use super::context::Context;
 use super::function::{Method, Shim};
+use super::mirror::Mailbox;
 use super::objects::Objects;
 use super::slots::{
     BATCH_WORDS, EXPRESS, FAR_WORDS, Header, Here, Kind, LANES, MAIN, MOST_INLINE, Notice, Refusal,
@@ -53,6 +54,9 @@ pub(super) const DESK_WORDS: usize = 5 + BELLS;
 
 /// How often a trustee looks at the empty slots of a pair before it waits for the bell.
 const LOOKS: u32 = 20_000;
+
+/// How often the empty slots of a pair are read over a network before the trustee waits for the bell.
+const MAILBOX_LOOKS: u32 = 16;
 
 /// The words of a desk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -202,7 +206,8 @@ impl Desk {
             return false;
         }
         let mut has_served = false;
-        if here.load(self.places.hellos()) != 0 {
+        // The pairs of mailboxes are read first: see `poll_desk`.
+        if !matches!(here, Here::Mirrored(_)) && here.load(self.places.hellos()) != 0 {
             self.greet(worker, here);
             has_served = true;
         }
@@ -239,9 +244,14 @@ impl Desk {
                     true
                 }
                 Served::None => {
-                    pair.looks += 1;
-                    // In the simulator all clients ring.
-                    here.is_mapped() && (pair.looks < LOOKS || !pair.sleeps(here))
+                    pair.looks += u32::from(here.is_mapped());
+                    match here {
+                        Here::Mapped(_) => pair.looks < LOOKS || !pair.sleeps(here),
+                        // All clients ring, and a look costs nothing when they have.
+                        Here::Hosted(_) => false,
+                        // All clients ring. A look that is taken along with that at the desk saves a round trip: see `rest`.
+                        Here::Mirrored(_) => true,
+                    }
                 }
             };
             pair.is_active = stays;
@@ -258,57 +268,98 @@ impl Desk {
     /// Takes the pairs that have said hello.
     fn greet(&self, worker: &Worker, here: Here<'_>) {
         let _guard = worker.pinned();
-        let me = worker.id();
         let mut at = Address::from_bits(here.take(self.places.hellos()));
         while !at.is_null() {
-            let slots = Slots::new(at, here.is_mapped());
-            if let Here::Hosted(sim) = here {
-                sim.host(at, TRUSTEES_WORDS);
-            }
+            here.host(at, TRUSTEES_WORDS, &[]);
             let mut words = [0; head::WORDS];
             here.copy(at, &mut words);
-            let next = Address::from_bits(words[head::NEXT]);
-            let client = ThreadId::of_word(words[head::CLIENT]);
-            let is_mine = words[head::TRUSTEE] == me.number().get() && !self.is_closed.get();
-            match client.filter(|_| is_mine) {
-                None => {
-                    if let Here::Hosted(sim) = here {
-                        sim.unhost(at);
-                    }
-                    tell(worker, here, slots, Notice::Gone(0), None);
-                }
-                Some(client) => {
-                    let is_open = Rc::new(Cell::new(true));
-                    let pair = Pair {
-                        slots,
-                        client,
-                        clients_desk: DeskPlaces(Address::from_bits(words[head::DESK])),
-                        build: [words[head::BUILD], words[head::BUILD + 1]],
-                        next: [1; LANES],
-                        functions: Vec::new(),
-                        is_active: true,
-                        is_open: Rc::clone(&is_open),
-                        answered: Rc::default(),
-                        looks: 0,
-                        held: worker.heap().holdings.hold(at, Content::Written),
-                        state: PairState::Ready,
-                        results: Vec::new(),
-                    };
-                    let mut pairs = self.pairs.borrow_mut();
-                    let free = pairs.iter().position(Option::is_none);
-                    let number = free.unwrap_or_else(|| {
-                        pairs.push(None);
-                        pairs.len() - 1
-                    });
-                    pairs[number] = Some(Box::new(pair));
-                    self.active.borrow_mut().push(number);
-                    tell(worker, here, slots, Notice::Open(number as u32), Some(&is_open));
-                    here.fence();
-                    DeskPlaces(Address::from_bits(words[head::DESK])).wake(here);
-                }
-            }
-            at = next;
+            self.admit(worker, here, at, &words);
+            at = Address::from_bits(words[head::NEXT]);
         }
+    }
+
+    /// Adds a pair, whose head has these words.
+    pub(super) fn admit(&self, worker: &Worker, here: Here<'_>, at: Address, words: &[u64; head::WORDS]) {
+        let slots = Slots::new(at, here.is_mapped());
+        let client = ThreadId::of_word(words[head::CLIENT]);
+        let is_mine = words[head::TRUSTEE] == worker.id().number().get() && !self.is_closed.get();
+        let Some(client) = client.filter(|_| is_mine) else {
+            here.unhost(at);
+            return tell(worker, here, slots, Notice::Gone(0), None);
+        };
+        let is_open = Rc::new(Cell::new(true));
+        let pair = Pair {
+            slots,
+            client,
+            clients_desk: DeskPlaces(Address::from_bits(words[head::DESK])),
+            build: [words[head::BUILD], words[head::BUILD + 1]],
+            next: [1; LANES],
+            functions: Vec::new(),
+            is_active: true,
+            is_open: Rc::clone(&is_open),
+            answered: Rc::default(),
+            looks: 0,
+            held: worker.heap().holdings.hold(at, Content::Written),
+            state: PairState::Ready,
+            results: Vec::new(),
+        };
+        let number = {
+            let mut pairs = self.pairs.borrow_mut();
+            let free = pairs.iter().position(Option::is_none);
+            let number = free.unwrap_or_else(|| {
+                pairs.push(None);
+                pairs.len() - 1
+            });
+            pairs[number] = Some(Box::new(pair));
+            number
+        };
+        self.active.borrow_mut().push(number);
+        tell(worker, here, slots, Notice::Open(number as u32), Some(&is_open));
+        here.fence();
+        DeskPlaces(Address::from_bits(words[head::DESK])).wake(here);
+    }
+
+    // ---- mailboxes ---------------------------------------------------------------------------------------------
+
+    /// Returns what is to be read: the desk, and after it the next slots of the active pairs. So a batch whose bell is in what was read of the desk is found in
+    /// its slot.
+    pub(super) fn mailboxes(&self) -> Vec<Mailbox> {
+        let mut mailboxes = vec![Mailbox::Words(self.places.0, DESK_WORDS)];
+        let pairs = self.pairs.borrow();
+        for pair in self.active.borrow().iter().filter_map(|number| pairs.get(*number)?.as_ref()) {
+            mailboxes.extend(pair.mailboxes());
+        }
+        mailboxes
+    }
+
+    /// Returns what is to be read of the pairs of a client. They are active then.
+    pub(super) fn mailboxes_of(&self, client: ThreadId) -> Vec<Mailbox> {
+        let (mut mailboxes, mut active) = (Vec::new(), self.active.borrow_mut());
+        for (number, pair) in self.pairs.borrow_mut().iter_mut().enumerate() {
+            let Some(pair) = pair.as_mut().filter(|pair| pair.client == client) else { continue };
+            mailboxes.extend(pair.all_mailboxes());
+            pair.looks = 0;
+            if !std::mem::replace(&mut pair.is_active, true) {
+                active.push(number);
+            }
+        }
+        mailboxes
+    }
+
+    /// Counts a look at the mailboxes. Pairs that were found empty often are not read before they ring.
+    pub(super) fn rest(&self) {
+        let mut pairs = self.pairs.borrow_mut();
+        self.active.borrow_mut().retain(|number| {
+            let Some(Some(pair)) = pairs.get_mut(*number) else { return true };
+            pair.looks += 1;
+            pair.is_active = pair.looks < MAILBOX_LOOKS;
+            pair.is_active
+        });
+    }
+
+    /// Returns whether the desk is left to others.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.get()
     }
 
     /// Makes the pairs active whose bells were rung.
@@ -467,7 +518,7 @@ impl Desk {
                         };
                         words.ok().map(load)
                     }
-                    Here::Hosted(_) => far.next().flatten(),
+                    Here::Hosted(_) | Here::Mirrored(_) => far.next().flatten(),
                 };
                 fetched.as_deref()
             } else {
@@ -699,10 +750,12 @@ impl Desk {
         if self.is_closed.replace(true) {
             return;
         }
-        // Whoever greets the desk after that finds another owner.
-        here.store(self.places.owner(), 0);
-        here.fence();
-        self.greet(worker, here);
+        // Whoever greets the desk after that finds another owner. Of a desk with mailboxes, `leave_desk` has written that.
+        if !matches!(here, Here::Mirrored(_)) {
+            here.store(self.places.owner(), 0);
+            here.fence();
+            self.greet(worker, here);
+        }
         self.drop_values();
         let pairs = std::mem::take(&mut *self.pairs.borrow_mut());
         for pair in pairs.into_iter().flatten() {
@@ -716,9 +769,7 @@ impl Desk {
         }
         self.active.borrow_mut().clear();
         self.parked.borrow_mut().clear();
-        if let Here::Hosted(sim) = here {
-            sim.unhost(self.places.0);
-        }
+        here.unhost(self.places.0);
     }
 }
 
@@ -737,6 +788,19 @@ impl Pair {
         let batch = self.next[lane];
         let header = Header::of(here.load(self.slots.request(lane, batch)), batch)?;
         (header.kind != Kind::Answers).then_some(header)
+    }
+
+    /// Returns the slots of the next batch of each lane.
+    fn mailboxes(&self) -> [Mailbox; LANES] {
+        std::array::from_fn(|lane| Mailbox::Slot(self.slots.request(lane, self.next[lane])))
+    }
+
+    /// Returns all slots of requests that may have arrived.
+    fn all_mailboxes(&self) -> impl Iterator<Item = Mailbox> {
+        WINDOWS.into_iter().enumerate().flat_map(move |(lane, window)| {
+            let batches = (0..window).map(move |ahead| self.next[lane].wrapping_add(ahead));
+            batches.map(move |batch| Mailbox::Slot(self.slots.request(lane, batch)))
+        })
     }
 
     /// Announces that its slots are not looked at any more. Returns `false` if a batch has arrived meanwhile.
@@ -762,8 +826,8 @@ impl Pair {
             kind: Kind::Answers,
         };
         let slot = self.slots.answer(lane, batch);
-        if here.is_mapped() {
-            here.write_batch(slot, &answers.words, header);
+        if let Here::Mapped(host) = here {
+            Here::write_batch(host, slot, &answers.words, header);
             here.fence();
             return self.clients_desk.wake(here);
         }
@@ -787,9 +851,7 @@ impl Pair {
     fn forget(self, worker: &Worker, here: Here<'_>) {
         // The client may free the words once it has the last answers, so those are not written again.
         self.is_open.set(false);
-        if let Here::Hosted(sim) = here {
-            sim.unhost(self.slots.block());
-        }
+        here.unhost(self.slots.block());
         worker.heap().holdings.release(self.held);
     }
 
@@ -834,7 +896,7 @@ pub(super) fn tell(
 ) {
     match here {
         Here::Mapped(_) => here.store(slots.notice(), notice.to_word()),
-        Here::Hosted(_) => {
+        Here::Hosted(_) | Here::Mirrored(_) => {
             let write = move |worker: &Worker| {
                 let mut chain = worker.empty_chain();
                 chain.write(slots.notice(), &[notice.to_word()]);

@@ -14,6 +14,7 @@
 //! | `slots` | the words through which batches are exchanged |
 //! | `caller` | the client's side of a pair of threads |
 //! | `desk` | the trustee's side |
+//! | `mirror` | mailboxes on memory nodes: both sides where threads have no memory that others can write |
 //! | `state` | what a thread has of all this; a *round* of its work |
 //! | `attend` | work that waits; how a thread begins and ends |
 //!
@@ -39,6 +40,7 @@ mod context;
 mod desk;
 mod function;
 mod method;
+mod mirror;
 mod objects;
 mod slots;
 mod state;

@@ -21,7 +21,8 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use crate::error::{self, Error, Result};
+use super::mirror::Mirror;
+use super::state::Delegation;
 use crate::io::operations::*;
 use crate::memory::worker::Worker;
 use farfield_fabric::chain::RawChain;
@@ -334,31 +335,45 @@ impl Slots {
     }
 }
 
-/// Access to words in the thread's own memory, without a round trip: all far memory where it is mapped, and what the thread hosts in the simulator.
+/// Access to words in the thread's own memory, without a round trip: all far memory where it is mapped, what the thread hosts in the simulator, and its
+/// copy of its mailboxes elsewhere.
 #[derive(Clone, Copy)]
 pub(super) enum Here<'a> {
     Mapped(&'a Host),
     Hosted(&'a Sim),
+    Mirrored(&'a Mirror),
 }
 
 impl<'a> Here<'a> {
-    /// Returns the access of a thread. `None` on a network.
+    /// Returns the access of a thread.
     #[inline]
-    pub(super) fn of(worker: &'a Worker) -> Option<Self> {
+    pub(super) fn of(worker: &'a Worker) -> Self {
         let endpoint = &worker.io.endpoint;
         match endpoint.mapped() {
-            Some(host) => Some(Self::Mapped(host)),
-            None => endpoint.virtual_time().map(Self::Hosted),
+            Some(host) => Self::Mapped(host),
+            None => match endpoint.virtual_time() {
+                Some(sim) if !sim.has_mailboxes() => Self::Hosted(sim),
+                _ => Self::Mirrored(Delegation::mirror_of(worker)),
+            },
         }
     }
 
-    /// # Errors
-    /// [`Error::InvalidArgument`] on a network.
-    pub(super) fn required(worker: &'a Worker) -> Result<Self> {
-        Self::of(worker).ok_or_else(|| {
-            let reason = "threads delegate on `local:`, `shm:` and `sim:`: elsewhere a trustee has no memory that its clients can write";
-            Error::from(error::InvalidArgument { argument: "entrust", value: "on a network".into(), reason })
-        })
+    /// Words are the thread's own from now on. `first` are the values of the first ones; the others are 0.
+    pub(super) fn host(self, at: Address, words: usize, first: &[u64]) {
+        match self {
+            Self::Mapped(_) => {}
+            Self::Hosted(sim) => sim.host(at, words),
+            Self::Mirrored(mirror) => mirror.add(at, words, first),
+        }
+    }
+
+    /// Words that begin at an address are not the thread's own any more.
+    pub(super) fn unhost(self, at: Address) {
+        match self {
+            Self::Mapped(_) => {}
+            Self::Hosted(sim) => sim.unhost(at),
+            Self::Mirrored(mirror) => mirror.remove(at),
+        }
     }
 
     #[inline]
@@ -372,6 +387,7 @@ impl<'a> Here<'a> {
         match self {
             Self::Mapped(host) => host.read_word(at).unwrap_or(0),
             Self::Hosted(sim) => sim.load_here(at),
+            Self::Mirrored(mirror) => mirror.load(at),
         }
     }
 
@@ -386,19 +402,21 @@ impl<'a> Here<'a> {
                 }
             }
             Self::Hosted(sim) => sim.copy_here(at, into),
+            Self::Mirrored(mirror) => mirror.copy(at, into),
         }
     }
 
-    /// Stores a word.
+    /// Stores a word. Of mailboxes, only the copy is changed.
     #[inline]
     pub(super) fn store(self, at: Address, value: u64) {
         match self {
             Self::Mapped(host) => drop(host.write(at, &[value])),
             Self::Hosted(sim) => sim.store_here(at, value),
+            Self::Mirrored(mirror) => mirror.store(at, value),
         }
     }
 
-    /// Replaces a word by 0. Returns it.
+    /// Replaces a word by 0. Returns it. Not for mailboxes.
     pub(super) fn take(self, at: Address) -> u64 {
         match self {
             Self::Mapped(host) => loop {
@@ -414,27 +432,18 @@ impl<'a> Here<'a> {
                 }
                 found
             }
+            Self::Mirrored(_) => 0,
         }
     }
 
-    /// Writes the words of a batch, and then its header.
+    /// Writes the words of a batch, and then its header, to mapped memory.
     #[inline]
-    pub(super) fn write_batch(self, slot: Address, words: &[u64], header: Header) {
-        match self {
-            Self::Mapped(host) => {
-                let Ok(to) = host.words(slot, 1 + words.len()) else { return };
-                for (to, from) in to[1..].iter().zip(words) {
-                    to.store(*from, Ordering::Relaxed);
-                }
-                to[0].store(header.to_word(), Ordering::Release);
-            }
-            Self::Hosted(sim) => {
-                for (index, value) in words.iter().enumerate() {
-                    sim.store_here(word(slot, 1 + index), *value);
-                }
-                sim.store_here(slot, header.to_word());
-            }
+    pub(super) fn write_batch(host: &Host, slot: Address, words: &[u64], header: Header) {
+        let Ok(to) = host.words(slot, 1 + words.len()) else { return };
+        for (to, from) in to[1..].iter().zip(words) {
+            to.store(*from, Ordering::Relaxed);
         }
+        to[0].store(header.to_word(), Ordering::Release);
     }
 
     /// Orders stores before it before loads after it, for those who sleep and those who wake.
@@ -446,8 +455,8 @@ impl<'a> Here<'a> {
     }
 }
 
-/// Posts a chain, and posts it again whenever it fails and is still wanted: a link may have been cut. All its operations may take effect twice. `ends` is called
-/// once it is over.
+/// Posts a chain. In the simulator it is posted again whenever it fails and is still wanted: a link may have been cut. All its operations may take effect twice.
+/// Other links that have failed are not restored. `ends` is called once it is over.
 pub(super) fn insist(
     worker: &Worker,
     make: impl Fn(&Worker) -> RawChain + 'static,
@@ -456,7 +465,7 @@ pub(super) fn insist(
 ) {
     let chain = make(worker);
     worker.submit_detached(chain, move |worker, done| {
-        if done.is_none() && is_wanted() {
+        if done.is_none() && is_wanted() && worker.io.endpoint.virtual_time().is_some() {
             insist(worker, make, is_wanted, ends);
         } else {
             ends();

@@ -12,6 +12,7 @@ use rand::{Rng as _, SeedableRng as _};
 
 use super::caller::{Blocked, Caller, State, Waiter};
 use super::desk::{Desk, discard};
+use super::mirror::Mirror;
 use super::slots::{Here, RequestHead, SLOT_WORDS, number};
 use super::way::{Give, Hold, Holds, Whereabouts};
 use crate::io::operations::*;
@@ -36,6 +37,10 @@ pub(super) enum Job {
     Read { at: Address, words: usize, then: Then },
     /// Looks whether other threads live.
     Watch,
+    /// Reads the mailboxes of the desk.
+    Serve,
+    /// Reads those of pairs that wait for answers.
+    Await,
 }
 
 /// Receives the words of a result; `None` if they can not be read.
@@ -60,6 +65,7 @@ pub(super) struct Delegation {
     own_calls: RefCell<VecDeque<OwnCall>>,
     /// Empty lists of words, for requests and answers: so neither allocates.
     scratch: RefCell<Vec<Vec<u64>>>,
+    mirror: Mirror,
     /// True while a round is under way: delegated code may lead to another one.
     is_serving: Cell<bool>,
     is_watching: Cell<bool>,
@@ -72,7 +78,17 @@ pub(super) struct Delegation {
 impl Delegation {
     /// Returns the state of a thread, which is made at its first use.
     pub(super) fn of(worker: &Worker) -> Rc<Self> {
-        let service = worker.service_or(|| {
+        Self::of_service(Self::service(worker)).expect("a thread has no other service")
+    }
+
+    /// Returns the copy of a thread's mailboxes.
+    pub(super) fn mirror_of(worker: &Worker) -> &Mirror {
+        let delegation = Self::service(worker).as_any().downcast_ref::<Self>();
+        &delegation.expect("a thread has no other service").mirror
+    }
+
+    fn service(worker: &Worker) -> &Rc<dyn Service> {
+        worker.service_or(|| {
             Rc::new_cyclic(|this| Self {
                 this: Weak::clone(this),
                 me: worker.id(),
@@ -85,13 +101,13 @@ impl Delegation {
                 waker: RefCell::default(),
                 own_calls: RefCell::default(),
                 scratch: RefCell::default(),
+                mirror: Mirror::default(),
                 is_serving: Cell::default(),
                 is_watching: Cell::default(),
                 is_closed: Cell::default(),
                 plant: Plant::ALL.iter().copied().find(|plant| worker.has(*plant)).unwrap_or(Plant::None),
             })
-        });
-        Self::of_service(service).expect("a thread has no other service")
+        })
     }
 
     /// Returns the state of a thread, if it has one.
@@ -112,10 +128,13 @@ impl Delegation {
         self.desk.get()
     }
 
-    pub(super) fn set_desk(&self, desk: Desk) {
+    pub(super) fn set_desk(&self, desk: Desk, has_mailboxes: bool) {
         // Only one task takes a desk: see `entrust`.
         let _ = self.desk.set(desk);
         self.watch();
+        if has_mailboxes {
+            self.begin(Job::Serve);
+        }
     }
 
     pub(super) fn begin(&self, job: Job) {
@@ -289,8 +308,8 @@ impl Delegation {
     }
 
     fn serve_once(&self, worker: &Worker) -> bool {
-        let (Some(this), Some(here)) = (self.this.upgrade(), Here::of(worker)) else { return false };
-        if let Here::Hosted(sim) = here
+        let (Some(this), here) = (self.this.upgrade(), Here::of(worker)) else { return false };
+        if let Some(sim) = worker.io.endpoint.virtual_time()
             && sim.is_dead()
         {
             return false;
@@ -329,6 +348,12 @@ impl Delegation {
                 has_worked |= caller.flush(worker, here);
             }
         }
+        if let Here::Mirrored(mirror) = here
+            && self.callers.borrow().iter().any(|caller| caller.is_waiting())
+            && mirror.awaits_answers()
+        {
+            self.begin(Job::Await);
+        }
         has_worked || !self.jobs.borrow().is_empty()
     }
 
@@ -348,7 +373,7 @@ impl Delegation {
         self.is_closed.set(true);
         let Some(this) = self.this.upgrade() else { return };
         match (self.desk.get(), Here::of(worker)) {
-            (Some(desk), Some(here)) if here.is_mapped() => desk.close(worker, here),
+            (Some(desk), here) if here.is_mapped() => desk.close(worker, here),
             // A simulated thread that is dropped without an orderly end is dead.
             (Some(desk), _) => desk.drop_values(),
             (None, _) => {}
@@ -372,7 +397,7 @@ impl Service for Delegation {
     }
 
     fn sleeps(&self, worker: &Worker, most: Option<Duration>) -> bool {
-        let (Some(desk), Some(Here::Mapped(host))) = (self.desk.get(), Here::of(worker)) else {
+        let (Some(desk), Here::Mapped(host)) = (self.desk.get(), Here::of(worker)) else {
             return false;
         };
         let (here, asleep) = (Here::Mapped(host), desk.places.asleep());

@@ -543,7 +543,6 @@ impl<T: 'static> Trust<T> {
     /// handle is stored there; those of a READ.
     pub async fn open(stored: RemotePtr<StoredTrust<T>>, ct: &ComputeThread) -> Result<Self> {
         let delegation = Delegation::of(ct.worker());
-        Here::required(ct.worker())?;
         let (of, _) = read_stored(stored, ct).await?;
         let edge = delegation.fresh_edge();
         if of.trustee == delegation.me() {
@@ -578,7 +577,6 @@ impl<T: 'static> Trust<T> {
     /// Those of [`open`](Self::open).
     pub async fn take(stored: RemotePtr<StoredTrust<T>>, ct: &ComputeThread) -> Result<Self> {
         let delegation = Delegation::of(ct.worker());
-        Here::required(ct.worker())?;
         let (of, edge) = read_stored(stored, ct).await?;
         if of.trustee != delegation.me() {
             let blocked = Blocked::default();
@@ -744,7 +742,7 @@ impl<R: Message> Answer<'_, R> {
     /// batch.
     fn look_closely(&self, waiter: u32) -> Option<Outcome> {
         let worker = self.ct.worker();
-        let here = Here::of(worker).filter(|here| here.is_mapped())?;
+        let here @ Here::Mapped(_) = Here::of(worker) else { return None };
         let delegation = Delegation::of_service(worker.service.get()?)?;
         self.caller.flush(worker, here);
         for look in 0..LOOKS {

@@ -13,7 +13,8 @@ pub(crate) const FEATURES: &str =
     "farfield-fabric/verbs,farfield/verbs,farfield-cli/verbs,farfield-examples/verbs,farfield-benches/verbs";
 
 /// The programs.
-const PROGRAMS: &[&str] = &["farfield", "intset", "raw_verbs", "counted_verbs", "map_verbs"];
+const PROGRAMS: &[&str] =
+    &["farfield", "intset", "delegated_counter", "bank", "raw_verbs", "counted_verbs", "map_verbs"];
 /// The names of the fabrics' tests in the test bed: linked to rdma-core, and loading it.
 pub(super) const TESTS: &str = "farfield-tests";
 pub(super) const TESTS_DLOPEN: &str = "farfield-tests-dlopen";

@@ -46,6 +46,7 @@ pub(super) fn single(in_machine: bool) -> Vec<Test> {
         test("two-sides-dlopen", 120, &few_connections(&library(TESTS_DLOPEN, "verbs", "verbs::tests::"))),
         test("sets", 180, include_str!("scripts/sets.sh")),
         test("nodes", 120, include_str!("scripts/nodes.sh")),
+        test("delegation", 240, include_str!("scripts/delegation.sh")),
         test("killed", 120, include_str!("scripts/killed.sh")),
         test("evicted", 180, include_str!("scripts/evicted.sh")),
         test("gone", 120, include_str!("scripts/gone.sh")),

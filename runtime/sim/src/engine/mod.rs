@@ -69,7 +69,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::config::{self, Picos};
+use crate::config::{self, Picos, Requests};
 use crate::plant::Plant;
 use crate::work::Work;
 use farfield_fabric::chain::RawChain;
@@ -119,13 +119,17 @@ pub struct Sim {
     guards: Cell<u32>,
     /// The planted bug.
     plant: Plant,
+    has_mailboxes: bool,
 }
 
 impl Sim {
     /// Makes the endpoint of a thread of the run, by its index.
     pub fn new(world: SharedWorld, thread: u32) -> Self {
-        let plant = world.lock().config().plant;
-        Self { world, thread, doorbells: Cell::new(0), guards: Cell::new(0), plant }
+        let (plant, has_mailboxes) = {
+            let world = world.lock();
+            (world.config().plant, world.config().requests == Requests::InMailboxes)
+        };
+        Self { world, thread, doorbells: Cell::new(0), guards: Cell::new(0), plant, has_mailboxes }
     }
 
     /// Returns a ticket that completes at a time.
@@ -257,6 +261,11 @@ impl Sim {
     /// Returns whether this bug is planted.
     pub fn has(&self, plant: Plant) -> bool {
         self.plant == plant
+    }
+
+    /// Returns whether threads delegate through memory nodes: they host no memory then.
+    pub fn has_mailboxes(&self) -> bool {
+        self.has_mailboxes
     }
 
     /// Returns whether the thread is dead: it may die in the middle of a poll, and nothing that it does afterwards has an effect.

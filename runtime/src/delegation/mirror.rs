@@ -1,0 +1,359 @@
+//! Mailboxes: delegation where no process can write another one's memory.
+//!
+//! Desks and pairs lie on a memory node, as everywhere. What a thread would find in its own memory elsewhere, the words that others write for it, it reads again and
+//! again, into a copy, the *mirror*; all other code is that of hosted memory. So a request takes two round trips at least, and on average about three: a WRITE there,
+//! a READ that finds it, a WRITE of the answer, and a READ of it, where each READ finds what has arrived when it takes effect.
+//!
+//! 1. Of a slot, the header is read first, and its words by a later READ of the same chain. They were written before the header, and are not written again before the
+//!    batch is answered; so the words are those of the header.
+//! 2. A trustee reads its desk first, and then the slots of active pairs. A client rings after it has written a batch. So whoever has rung in what was read has its batch
+//!    in a slot that is read after it: in the same look if the pair is active, or else in the next one.
+//! 3. A pair's words may be freed, and be those of another one, while a READ is under way. Each range of the mirror has a number of its own, and what was read for
+//!    another number is discarded.
+//!
+//! A look without a result is followed by another one at once, some times; after that by pauses that grow to a millisecond for desks, so that an idle trustee leaves the
+//! memory node alone, and to an eighth of that for answers.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::attend::{peek_patiently, refuse_hellos};
+use super::desk::DeskPlaces;
+use super::slots::{BATCH_WORDS, Here, head};
+use super::state::Delegation;
+use crate::error::{Error, Result};
+use crate::io::operations::*;
+use crate::session::ComputeThread;
+use farfield_sim::Plant;
+use farfield_words::{Address, WORD_BYTES};
+
+/// The mailboxes that are read by one chain.
+const CHAIN_MAILBOXES: usize = 24;
+/// The looks without a result before a pause.
+const EAGER_LOOKS: u32 = 32;
+/// The first pause. In the simulator, half a round trip.
+const PAUSE: Duration = Duration::from_micros(8);
+/// How often pauses are doubled, for desks and for answers.
+const DESK_DOUBLINGS: u32 = 7;
+const ANSWER_DOUBLINGS: u32 = 4;
+/// How often a thread that ends attempts to leave its desk.
+const ATTEMPTS: u32 = 8;
+
+/// Words on a memory node that others write for this thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Mailbox {
+    /// Words that are independent of each other.
+    Words(Address, usize),
+    /// A slot: a header, and the words of its batch.
+    Slot(Address),
+}
+
+impl Mailbox {
+    fn at(self) -> Address {
+        match self {
+            Self::Words(at, _) | Self::Slot(at) => at,
+        }
+    }
+}
+
+/// A thread's copy of its mailboxes.
+#[derive(Default)]
+pub(super) struct Mirror {
+    /// By the bits of the first word's address.
+    ranges: RefCell<BTreeMap<u64, Range>>,
+    added: Cell<u64>,
+    is_awaiting: Cell<bool>,
+}
+
+struct Range {
+    words: Vec<u64>,
+    number: u64,
+}
+
+impl Mirror {
+    /// Adds words, of which the first have these values.
+    pub(super) fn add(&self, at: Address, words: usize, first: &[u64]) {
+        let mut copied = first.to_vec();
+        copied.resize(words, 0);
+        self.added.set(self.added.get() + 1);
+        self.ranges.borrow_mut().insert(at.bits(), Range { words: copied, number: self.added.get() });
+    }
+
+    pub(super) fn remove(&self, at: Address) {
+        self.ranges.borrow_mut().remove(&at.bits());
+    }
+
+    pub(super) fn load(&self, at: Address) -> u64 {
+        let mut word = [0];
+        self.copy(at, &mut word);
+        word[0]
+    }
+
+    /// Copies words out of the mirror; zeros if it does not have them.
+    pub(super) fn copy(&self, at: Address, into: &mut [u64]) {
+        into.fill(0);
+        self.with(at, into.len(), |range, first| into.copy_from_slice(&range.words[first..][..into.len()]));
+    }
+
+    pub(super) fn store(&self, at: Address, value: u64) {
+        self.with(at, 1, |range, first| range.words[first] = value);
+    }
+
+    /// Calls `f` with the range that has these words, and the index of the first one.
+    fn with<R>(&self, at: Address, words: usize, f: impl FnOnce(&mut Range, usize) -> R) -> Option<R> {
+        let mut ranges = self.ranges.borrow_mut();
+        let (begins, range) = ranges.range_mut(..=at.bits()).next_back()?;
+        let first = usize::try_from(at.bits() - *begins).ok()? / WORD_BYTES;
+        (first + words <= range.words.len()).then(|| f(range, first))
+    }
+
+    fn number(&self, mailbox: Mailbox) -> Option<u64> {
+        self.with(mailbox.at(), 1, |range, _| range.number)
+    }
+
+    /// Replaces words of the range with this number.
+    fn put(&self, number: u64, at: Address, words: &[u64]) {
+        self.with(at, words.len(), |range, first| {
+            if range.number == number {
+                range.words[first..][..words.len()].copy_from_slice(words);
+            }
+        });
+    }
+
+    /// Returns `true` once, until answers are read no more.
+    pub(super) fn awaits_answers(&self) -> bool {
+        !self.is_awaiting.replace(true)
+    }
+
+    /// Reads mailboxes, in order. One round trip for every 24 of one segment.
+    async fn read(&self, ct: &ComputeThread, mailboxes: &[Mailbox]) -> Result<()> {
+        for mailboxes in mailboxes.chunk_by(|one, next| one.at().segment() == next.at().segment()) {
+            for mailboxes in mailboxes.chunks(CHAIN_MAILBOXES) {
+                self.read_chain(ct, mailboxes).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_chain(&self, ct: &ComputeThread, mailboxes: &[Mailbox]) -> Result<()> {
+        let mut chain = ct.empty_chain();
+        let mut read = Vec::with_capacity(2 * mailboxes.len());
+        for &mailbox in mailboxes {
+            let Some(number) = self.number(mailbox) else { continue };
+            match mailbox {
+                Mailbox::Words(at, words) => read.push((number, at, chain.peek(at, words))),
+                Mailbox::Slot(at) => {
+                    let words = at.add(WORD_BYTES as u64);
+                    let mut slot = [(at, 1), (words, BATCH_WORDS)];
+                    if ct.worker().has(Plant::TornMailbox) {
+                        slot.reverse();
+                    }
+                    read.extend(slot.map(|(at, words)| (number, at, chain.peek(at, words))));
+                }
+            }
+        }
+        if read.is_empty() {
+            return Ok(());
+        }
+        let done = ct.submit(chain).await?;
+        for (number, at, slot) in read {
+            self.put(number, at, done.words(slot));
+        }
+        Ok(())
+    }
+}
+
+/// The pauses between looks.
+struct Pauses {
+    unit: Duration,
+    doublings: u32,
+    empty: u32,
+}
+
+impl Pauses {
+    fn new(ct: &ComputeThread, doublings: u32) -> Self {
+        let unit = ct.cluster().simulation().map_or(PAUSE, |simulation| simulation.rtt() / 2);
+        Self { unit, doublings, empty: 0 }
+    }
+
+    /// Counts a look, and pauses if it was one of many without a result.
+    async fn pause(&mut self, ct: &ComputeThread, has_found: bool) {
+        self.empty = if has_found { 0 } else { self.empty.saturating_add(1) };
+        if let Some(pauses) = self.empty.checked_sub(EAGER_LOOKS) {
+            ct.sleep_for(self.unit * (1 << pauses.min(self.doublings))).await;
+        }
+    }
+}
+
+/// Reads the desk, and the slots of its pairs, until it is closed.
+pub(super) async fn read_desk(ct: &ComputeThread, delegation: &Rc<Delegation>) {
+    let Here::Mirrored(mirror) = Here::of(ct.worker()) else { return };
+    let mut pauses = Pauses::new(ct, DESK_DOUBLINGS);
+    while let Some(desk) = delegation.desk().filter(|desk| !desk.is_closed()) {
+        let mut has_found = false;
+        match mirror.read(ct, &desk.mailboxes()).await {
+            Ok(()) => {
+                if mirror.load(desk.places.hellos()) != 0 {
+                    has_found = admit_pairs(ct, delegation).await.is_ok();
+                }
+                has_found |= delegation.go_round(ct.worker());
+                desk.rest();
+            }
+            // Links of the simulator are restored.
+            Err(_) if ct.cluster().simulation().is_some() => {}
+            // The thread's own operations fail, too.
+            Err(_) => return,
+        }
+        pauses.pause(ct, has_found).await;
+    }
+}
+
+/// Takes the pairs that have greeted the desk.
+async fn admit_pairs(ct: &ComputeThread, delegation: &Rc<Delegation>) -> Result<()> {
+    let Some(desk) = delegation.desk() else { return Ok(()) };
+    let here = Here::of(ct.worker());
+    let mut first = peek_always(ct, desk.places.hellos(), 1).await?[0];
+    while first != 0 {
+        match ct.compare_exchange_word(desk.places.hellos(), first, 0).await {
+            Ok(found) if found == first => {}
+            Ok(found) => {
+                first = found;
+                continue;
+            }
+            Err(Error::NodeUnreachable(_)) => {
+                // It may have taken effect: then the pair is in the list no more.
+                let newer = peek_always(ct, desk.places.hellos(), 1).await?[0];
+                if is_in_list(ct, newer, first).await? {
+                    first = newer;
+                    continue;
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        here.store(desk.places.hellos(), 0);
+        while first != 0 {
+            let at = Address::from_bits(first);
+            let read = peek_always(ct, at, head::WORDS).await?;
+            let mut words = [0; head::WORDS];
+            words.copy_from_slice(&read);
+            here.host(at, super::slots::TRUSTEES_WORDS, &words);
+            desk.admit(ct.worker(), here, at, &words);
+            first = words[head::NEXT];
+        }
+    }
+    Ok(())
+}
+
+/// Reads words, until the link is restored if it is one of the simulator: what a trustee has taken must not be lost.
+async fn peek_always(ct: &ComputeThread, at: Address, words: usize) -> Result<Vec<u64>> {
+    loop {
+        match peek_patiently(ct, at, words).await {
+            Err(Error::NodeUnreachable(_)) if ct.cluster().simulation().is_some() => {}
+            read => return read,
+        }
+    }
+}
+
+/// Returns whether a pair is in the list that begins with another one.
+async fn is_in_list(ct: &ComputeThread, mut at: u64, pair: u64) -> Result<bool> {
+    while at != 0 && at != pair {
+        at = peek_always(ct, Address::from_bits(at), 1).await?[head::NEXT];
+    }
+    Ok(at == pair)
+}
+
+/// Reads mailboxes of a thread that has ended. Returns `false` if they can not be read now.
+pub(super) async fn read_last_words(
+    ct: &ComputeThread,
+    here: Here<'_>,
+    mailboxes: impl FnOnce() -> Vec<Mailbox>,
+) -> bool {
+    match here {
+        Here::Mirrored(mirror) => mirror.read(ct, &mailboxes()).await.is_ok(),
+        Here::Mapped(_) | Here::Hosted(_) => true,
+    }
+}
+
+/// Reads the answers that the thread's pairs wait for, until there are none.
+pub(super) async fn read_answers(ct: &ComputeThread, delegation: &Rc<Delegation>) {
+    let Here::Mirrored(mirror) = Here::of(ct.worker()) else { return };
+    let mut pauses = Pauses::new(ct, ANSWER_DOUBLINGS);
+    loop {
+        let callers = delegation.callers();
+        let waiting = || callers.iter().filter(|caller| caller.is_waiting());
+        let mailboxes: Vec<Mailbox> = waiting().flat_map(|caller| caller.mailboxes()).collect();
+        if mailboxes.is_empty() {
+            return mirror.is_awaiting.set(false);
+        }
+        let has_found = match mirror.read(ct, &mailboxes).await {
+            Ok(()) => delegation.go_round(ct.worker()),
+            // Links of the simulator are restored.
+            Err(_) if ct.cluster().simulation().is_some() => false,
+            // Nobody knows what becomes of their requests.
+            Err(_) => {
+                for caller in waiting() {
+                    caller.abandon(delegation);
+                    delegation.forget(caller);
+                }
+                true
+            }
+        };
+        pauses.pause(ct, has_found).await;
+    }
+}
+
+/// Leaves a desk to others: clients find that it has no owner, and those that had found one are told.
+pub(super) async fn leave_desk(ct: &ComputeThread, here: Here<'_>, desk: DeskPlaces) {
+    for _ in 0..ATTEMPTS {
+        let left = match ct.write_word(desk.owner(), 0).await {
+            Ok(()) => refuse_hellos(ct, here, desk).await,
+            Err(error) => Err(error),
+        };
+        if !matches!(left, Err(Error::NodeUnreachable(_))) {
+            break;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mirror_has_the_words_that_were_added_and_no_others() {
+        let (mirror, at) = (Mirror::default(), Address::new(0, 4096));
+        mirror.add(at, 4, &[7, 8]);
+        mirror.add(at.add(64), 1, &[]);
+        let mut words = [1; 4];
+        mirror.copy(at, &mut words);
+        assert_eq!(words, [7, 8, 0, 0]);
+        mirror.copy(at.add(8), &mut words);
+        assert_eq!(words, [0; 4], "the last one is not there");
+        mirror.store(at.add(64), 3);
+        assert_eq!(
+            (mirror.load(at.add(64)), mirror.load(at.add(32)), mirror.load(Address::new(0, 8))),
+            (3, 0, 0)
+        );
+        mirror.remove(at);
+        assert_eq!(mirror.load(at), 0);
+    }
+
+    /// A pair's words were freed, and are another one's, while they were read.
+    #[test]
+    fn what_was_read_for_another_pair_is_discarded() {
+        let (mirror, at) = (Mirror::default(), Address::new(0, 4096));
+        mirror.add(at, 2, &[]);
+        let old = mirror.number(Mailbox::Slot(at)).unwrap();
+        mirror.put(old, at, &[1, 2]);
+        assert_eq!(mirror.load(at), 1);
+        mirror.remove(at);
+        mirror.add(at, 2, &[]);
+        mirror.put(old, at, &[1, 2]);
+        assert_eq!(mirror.load(at), 0);
+        let new = mirror.number(Mailbox::Words(at, 2)).unwrap();
+        mirror.put(new, at, &[5, 6]);
+        assert_eq!(mirror.load(at.add(8)), 6);
+    }
+}
