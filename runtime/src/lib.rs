@@ -134,6 +134,8 @@ pub use cell::{
     StampedLink, Tag, Tagged, TaggedLink, TaggedWord, Tail, TailRef, Version, Versioned, op,
 };
 pub use client::{Call, Client, ClientOptions};
+#[cfg(feature = "serde")]
+pub use delegation::Serde;
 pub use delegation::{Context, Reaction, StoredTrust, Trust};
 pub use epoch::{LocalEpoch, LocalGuard, LocalThread};
 pub use error::{Error, HeldBackBy, PointerFault, Result};

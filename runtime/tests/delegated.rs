@@ -365,3 +365,84 @@ fn handles_in_a_message_stay_handles() {
         ct.barrier("taken").await
     });
 }
+
+#[cfg(feature = "serde")]
+mod by_serde {
+    use std::collections::BTreeMap;
+
+    use farfield::prelude::*;
+    use farfield::{Error, Serde};
+    use serde::{Deserialize, Serialize, Serializer};
+
+    use super::on_all;
+
+    #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+    enum Order {
+        Buy { of: String, at: BTreeMap<u8, f64> },
+        Cancel(Option<u32>),
+    }
+
+    #[derive(Default)]
+    struct Book(Vec<Order>);
+
+    #[delegated]
+    impl Book {
+        fn add(&mut self, order: Serde<Order>) -> Serde<Vec<Order>> {
+            self.0.push(order.0);
+            Serde(self.0.clone())
+        }
+    }
+
+    #[test]
+    fn what_serde_carries_travels() {
+        on_all(2, async |ct| {
+            let book = BookClient::entrust(ct, Book::default()).await?;
+            let orders = [
+                Order::Buy {
+                    of: "hats".repeat(40 * (1 + ct.index())),
+                    at: BTreeMap::from([(3, 0.5), (1, 1e9)]),
+                },
+                Order::Cancel(Some(7)),
+            ];
+            book.add(ct, Serde(orders[0].clone())).await?;
+            assert_eq!(book.add(ct, Serde(orders[1].clone())).await?.0, orders);
+            ct.barrier("added").await
+        });
+    }
+
+    /// Is serialised at times.
+    #[derive(Deserialize)]
+    struct Moody(bool);
+
+    impl Serialize for Moody {
+        fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+            if self.0 { serializer.serialize_bool(true) } else { Err(serde::ser::Error::custom("not now")) }
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_serialised_is_refused() {
+        on_all(2, async |ct| {
+            let stored = ct.entrust(0_u32).await?.store(ct).await?;
+            ct.publish(&format!("count of {}", ct.index()), stored).await?;
+            ct.barrier("published").await?;
+            let other: Trust<u32> =
+                Trust::open(ct.lookup(&format!("count of {}", 1 - ct.index())).await?, ct).await?;
+            for (moody, bytes) in [(true, true), (false, true), (true, false)] {
+                let count = |count: &mut u32, (_, result): (Serde<Moody>, bool)| {
+                    *count += 1;
+                    Serde(Moody(result))
+                };
+                let counted = other.apply(ct, (Serde(Moody(moody)), bytes), count).await;
+                match counted {
+                    Ok(_) => assert!(moody && bytes),
+                    Err(Error::DelegationRefused(_)) => assert!(!moody || !bytes),
+                    Err(error) => return Err(error),
+                }
+            }
+            ct.barrier("refused").await?;
+            assert_eq!(other.apply(ct, (), |count, ()| *count).await?, 2);
+            ct.barrier("counted").await
+        });
+    }
+}

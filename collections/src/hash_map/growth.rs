@@ -183,10 +183,13 @@ impl Tables {
         }
         let (lower, upper) = g.chain((op::stage(lower), upper.map(op::stage))).submit().await?;
         let tag = TableTag::new(depth, plan.lower.scale, false);
+        let first = lower.as_ptr();
         if self.publish(directory, index, known, (lower, tag), upper, g).await? {
             self.counting.count(|counters| counters.growths += 1);
             if let (Some(word), Some(other)) = (second, other) {
-                let _ = g.chain(op::compare_exchange_link(other, TableWord::NULL, word)).submit().await?;
+                let set = op::compare_exchange_link(other, TableWord::NULL, word);
+                // As in `finish_split`.
+                let _ = g.chain((set, op::store(first.sibling(), TableWord::NULL))).submit().await?;
             }
         }
         if is_over { Err(too_many_equal()) } else { Ok(()) }
@@ -303,4 +306,33 @@ fn live(read: &[BucketSnapshot<'_>]) -> Vec<NewSlot> {
 #[cold]
 fn too_many_equal() -> farfield::Error {
     farfield::Error::other("too many keys of the map have equal hashes: no table has room for one more")
+}
+
+#[cfg(test)]
+mod tests {
+    use farfield::prelude::*;
+
+    use crate::HashMap;
+    use crate::hash_map::directory::Cursor;
+
+    /// Else a table whose replacement a dead client has left half done could not be collected.
+    #[test]
+    fn after_a_split_nothing_leads_to_the_second_table_but_its_entry() {
+        let done = Cluster::connect("local:").unwrap().run(1, async |ct| {
+            let root = HashMap::<u64, u64>::create(ct).await?;
+            let map = HashMap::attach(root, ct).await?;
+            for key in 0..2_000 {
+                map.insert(&key, &key, ct).await?;
+            }
+            let (mut cursor, mut tables) = (Cursor::default(), 0);
+            let g = &ct.pin();
+            while let Some((_, _, _, table)) = map.tables.next_table(&mut cursor, g).await? {
+                assert!(table.sibling().load(g).await?.is_null(), "table {tables}");
+                tables += 1;
+            }
+            assert!(tables > 8, "{tables} tables: none was split");
+            map.destroy(ct).await
+        });
+        done.unwrap();
+    }
 }

@@ -11,6 +11,7 @@
 //! | `way` | handles on their way from thread to thread |
 //! | `function` | names of functions, and their calls |
 //! | `method` | methods of `#[delegated]` impls |
+//! | `serde` | messages that serde carries |
 //! | `slots` | the words through which batches are exchanged |
 //! | `caller` | the client's side of a pair of threads |
 //! | `desk` | the trustee's side |
@@ -42,11 +43,15 @@ mod function;
 mod method;
 mod mirror;
 mod objects;
+#[cfg(feature = "serde")]
+mod serde;
 mod slots;
 mod state;
 mod trust;
 mod way;
 
+#[cfg(feature = "serde")]
+pub use self::serde::Serde;
 pub(crate) use attend::attend;
 pub use context::{Context, Reaction};
 pub use function::{Delegated, Method};

@@ -187,7 +187,8 @@ impl<T: 'static> Trust<T> {
         self.hold.of.trustee
     }
 
-    /// Applies a function to the value, at its trustee, and returns its result. One round trip; none if this thread is the trustee.
+    /// Applies a function to the value, at its trustee, and returns its result. One round trip, and three on average where requests lie in mailboxes, on `tcp:` and `rdma:`;
+    /// none if this thread is the trustee.
     ///
     /// The function captures nothing: what it needs are its arguments. It is named by its position in the program, so the trustee runs the same build; for
     /// others there are methods of a `#[delegated]` impl. It must return soon: meanwhile its trustee serves nobody else.
