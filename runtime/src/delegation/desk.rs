@@ -485,8 +485,9 @@ impl Desk {
         if let PairState::Fetches(batch) = std::mem::replace(&mut pair.state, PairState::Ready) {
             self.execute(delegation, worker, here, number, &mut pair, &batch.words, batch.count, Some(far));
         }
+        // The next batch may have rung while this one was in execution: its slot is to be looked at.
+        pair.looks = 0;
         if !pair.is_active {
-            // The next batch may have rung while this one was in execution.
             pair.is_active = true;
             self.active.borrow_mut().push(number);
         }
@@ -678,6 +679,7 @@ impl Desk {
                         && answers.blocked.as_ref().is_none_or(|blocked| blocked.get() == 0) =>
                 {
                     pair.write_answers(worker, here, MAIN, &answers);
+                    pair.looks = 0;
                     if !pair.is_active {
                         pair.is_active = true;
                         self.active.borrow_mut().push(number);
