@@ -459,15 +459,18 @@ pub(super) async fn take_desk(ct: &ComputeThread, delegation: &Rc<Delegation>) -
     }
     let here = Here::of(ct.worker());
     let desk = find_desk(ct).await?;
-    if delegation.desk().is_some() {
-        // Another task was faster.
-        return ct.write_word(desk.owner(), 0).await;
+    let read = if here.is_mirrored() { read_patiently(ct, desk.0, DESK_WORDS).await } else { Ok(Vec::new()) };
+    // Else another task was faster. Nothing is waited for between this look and `set_desk`.
+    if let (Ok(words), None) = (&read, delegation.desk()) {
+        here.host(desk.0, DESK_WORDS, words);
+        delegation.set_desk(Desk::new(desk, here));
+        if here.is_mirrored() {
+            delegation.begin(Job::Serve);
+        }
+        return Ok(());
     }
-    let has_mailboxes = matches!(here, Here::Mirrored(_));
-    let words = if has_mailboxes { read_patiently(ct, desk.0, DESK_WORDS).await? } else { Vec::new() };
-    here.host(desk.0, DESK_WORDS, &words);
-    delegation.set_desk(Desk::new(desk, here), has_mailboxes);
-    Ok(())
+    ct.write_word(desk.owner(), 0).await?;
+    read.map(drop)
 }
 
 /// Finds a desk without an owner, or makes one. It is the thread's.
@@ -522,7 +525,7 @@ async fn finish(ct: &ComputeThread, delegation: Rc<Delegation>) {
     let delegation = &delegation;
     let here = Here::of(ct.worker());
     if let Some(desk) = delegation.desk() {
-        if matches!(here, Here::Mirrored(_)) {
+        if here.is_mirrored() {
             leave_desk(ct, here, desk.places).await;
         }
         desk.close(ct.worker(), here);

@@ -471,9 +471,9 @@ impl Caller {
                 let (is_header_first, words) = (worker.has(Plant::HeaderFirst), words.to_vec());
                 let is_silent = worker.has(Plant::SilentBatch) && batch.wrapping_sub(lane.answered.get()) > 1;
                 let bell = Some(self.desk.bell(self.bell.get())).filter(|_| !is_silent);
-                // Chains to hosted memory are short: the trustee's NIC executes them.
-                let is_same_chain =
-                    matches!(here, Here::Mirrored(_)) && self.desk.0.segment() == slot.segment();
+                // The trustee of hosted memory looks when the batch has changed it, and need not wait for the bell: a request takes 1.13 round trips; with both in
+                // one chain it is 1.24.
+                let is_same_chain = here.is_mirrored() && self.desk.0.segment() == slot.segment();
                 let (joined, separate) = if is_same_chain { (bell, None) } else { (None, bell) };
                 let write = move |worker: &Worker| {
                     let mut chain = worker.empty_chain();

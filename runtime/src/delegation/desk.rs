@@ -206,8 +206,8 @@ impl Desk {
             return false;
         }
         let mut has_served = false;
-        // The pairs of mailboxes are read first: see `poll_desk`.
-        if !matches!(here, Here::Mirrored(_)) && here.load(self.places.hellos()) != 0 {
+        // The pairs of mailboxes are read first: see `read_desk`.
+        if !here.is_mirrored() && here.load(self.places.hellos()) != 0 {
             self.greet(worker, here);
             has_served = true;
         }
@@ -753,7 +753,7 @@ impl Desk {
             return;
         }
         // Whoever greets the desk after that finds another owner. Of a desk with mailboxes, `leave_desk` has written that.
-        if !matches!(here, Here::Mirrored(_)) {
+        if !here.is_mirrored() {
             here.store(self.places.owner(), 0);
             here.fence();
             self.greet(worker, here);

@@ -6,12 +6,12 @@
 //!
 //! 1. Of a slot, the header is read first, and its words by a later READ of the same chain. They were written before the header, and are not written again before the
 //!    batch is answered; so the words are those of the header.
-//! 2. A trustee reads its desk first, and then the slots of active pairs. A client rings after it has written a batch. So whoever has rung in what was read has its batch
-//!    in a slot that is read after it: in the same look if the pair is active, or else in the next one.
+//! 2. A trustee reads its desk first, and then the slots of active pairs. A client rings after it has written a batch. So if the desk shows that a client has rung, its
+//!    batch is found in a slot that is read after the desk: in the same look if the pair is active, or else in the next one.
 //! 3. A pair's words may be freed, and be those of another one, while a READ is under way. Each range of the mirror has a number of its own, and what was read for
 //!    another number is discarded.
 //!
-//! A look without a result is followed by another one at once, some times; after that by pauses that grow to a millisecond for desks, so that an idle trustee leaves the
+//! After a look without a result comes another one at once, 32 times in a row. After that, looks are separated by pauses that grow to a millisecond for desks, so that an idle trustee leaves the
 //! memory node alone, and to an eighth of that for answers.
 
 use std::cell::{Cell, RefCell};

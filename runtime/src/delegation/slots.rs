@@ -381,6 +381,12 @@ impl<'a> Here<'a> {
         matches!(self, Self::Mapped(_))
     }
 
+    /// Returns whether the words are copies of those in mailboxes.
+    #[inline]
+    pub(super) fn is_mirrored(self) -> bool {
+        matches!(self, Self::Mirrored(_))
+    }
+
     /// Loads a word; 0 outside of far memory.
     #[inline]
     pub(super) fn load(self, at: Address) -> u64 {

@@ -128,13 +128,10 @@ impl Delegation {
         self.desk.get()
     }
 
-    pub(super) fn set_desk(&self, desk: Desk, has_mailboxes: bool) {
+    pub(super) fn set_desk(&self, desk: Desk) {
         // Only one task takes a desk: see `entrust`.
         let _ = self.desk.set(desk);
         self.watch();
-        if has_mailboxes {
-            self.begin(Job::Serve);
-        }
     }
 
     pub(super) fn begin(&self, job: Job) {
