@@ -2,14 +2,43 @@
 
 use std::time::Instant;
 
+use clap::Args;
+
 use crate::workspace::{self, output, read, root};
 use crate::{book, corrupt, crash, fuzz, package, rdma, results, soak, tidy};
 
 /// Build folder of loom: its `cfg` changes every crate, and would evict the ordinary build.
 const LOOM_TARGET: &str = "target/loom";
 
-/// Runs all steps in order, and prints the time of each.
-pub(crate) fn run() -> Result<(), String> {
+/// What a run leaves behind.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Delete what the steps have built as soon as no later step needs it: the most on disk is then 5 GB instead of 15
+    #[arg(long)]
+    delete_builds: bool,
+}
+
+impl Options {
+    /// Deletes what the workspace's members were built into, without their dependencies.
+    fn delete_members(&self, profile: &str) -> Result<(), String> {
+        if self.delete_builds {
+            workspace::run(&["cargo", "clean", "--quiet", "--workspace", "--profile", profile], &[])?;
+        }
+        Ok(())
+    }
+
+    /// Deletes a build folder of its own flags.
+    fn delete(&self, target: &str) -> Result<(), String> {
+        let folder = root().join(target);
+        if self.delete_builds && folder.exists() {
+            std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs all steps in order, and prints the time of each and the disk space that it leaves.
+pub(crate) fn run(options: &Options) -> Result<(), String> {
     let skipped = root().join("target/skipped");
     match std::fs::remove_file(&skipped) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -17,6 +46,7 @@ pub(crate) fn run() -> Result<(), String> {
         }
         _ => {}
     }
+    println!("== {}", free_space()?);
     let variables = [("FARFIELD_SKIPPED", skipped.to_str().ok_or("the workspace's path is not UTF-8")?)];
     let tests = test_command()?;
     let tests: Vec<&str> = tests.split_whitespace().collect();
@@ -31,9 +61,11 @@ pub(crate) fn run() -> Result<(), String> {
         workspace::run(&["cargo", "test", "--quiet", "-p", "xtask", "--features", "plot", "plot"], &[])
     })?;
     step("documentation", || workspace::run(&doc, &[("RUSTDOCFLAGS", "-D warnings")]))?;
+    options.delete_members("dev")?;
     step("model checking", || {
         workspace::run(&loom, &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", LOOM_TARGET)])
     })?;
+    options.delete(LOOM_TARGET)?;
     // Tests with thousands of seeds, which only optimised builds run.
     let members = ["cargo", "test", "--release", "--quiet", "-p", "farfield", "--lib", "--", "evicted"];
     let programs =
@@ -60,9 +92,11 @@ pub(crate) fn run() -> Result<(), String> {
         workspace::run(&doc, &[("RUSTDOCFLAGS", "-D warnings"), ("CARGO_TARGET_DIR", rdma::TARGET)])
     })?;
     step("RDMA", || rdma::run(&rdma::Options::all(), &results::recorded_figures()?))?;
+    options.delete(rdma::TARGET)?;
     step("TCP", || workspace::run(&["cargo", "xtask", "tcp-test"], &variables))?;
     step("sets", sets)?;
     step("fuzz", || fuzz::run(&fuzz::Options::short()))?;
+    options.delete(fuzz::TARGET)?;
     step("crash test", || crash::run(&crash::Options::short()))?;
     step("crash test over TCP", || crash::run(&crash::Options::short_over_tcp()))?;
     step("corruption", || corrupt::run(&corrupt::Options::short()))?;
@@ -78,8 +112,16 @@ fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), Str
     println!("== {name}");
     let started = Instant::now();
     work().map_err(|why| format!("{name}: {why}"))?;
-    println!("== {name}: {:.0} s", started.elapsed().as_secs_f64());
+    println!("== {name}: {:.0} s, {}", started.elapsed().as_secs_f64(), free_space()?);
     Ok(())
+}
+
+/// The space that is left where programs are built: a full disk fails in the middle of a step, with the linker's words.
+fn free_space() -> Result<String, String> {
+    let printed = output(&["df", "-Pk", &root().display().to_string()])?;
+    let kib = printed.lines().nth(1).and_then(|line| line.split_whitespace().nth(3)?.parse::<u64>().ok());
+    let kib = kib.ok_or_else(|| format!("df printed no free space: {printed}"))?;
+    Ok(format!("{} MB free", kib * 1024 / 1_000_000))
 }
 
 /// The README's test command, so that CI runs the same tests.

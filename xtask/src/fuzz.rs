@@ -28,6 +28,9 @@ impl Options {
     }
 }
 
+/// Build folder of the fuzz targets, which have flags of their own.
+pub(crate) const TARGET: &str = "target/fuzz";
+
 const TARGETS: [&str; 9] =
     ["url", "handshake", "tcp", "welcome", "geometry", "checkpoint", "description", "words", "metrics"];
 
@@ -38,7 +41,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let fuzz = root().join("runtime/fuzz");
-    let target = root().join("target/fuzz");
+    let target = root().join(TARGET);
     let (manifest, target_text) = (fuzz.join("Cargo.toml"), target.display().to_string());
     let manifest = manifest.display().to_string();
     // With `--target`, build scripts and macros are built without the flags.

@@ -39,7 +39,7 @@ struct Args {
 #[derive(Subcommand)]
 enum Task {
     /// Run all checks and tests that a change must pass
-    Ci,
+    Ci(ci::Options),
     /// Check the architecture's invariants and the style rules
     Tidy(tidy::Options),
     /// Build the book and check its includes and links
@@ -82,7 +82,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let done = match Args::parse().task {
-        Task::Ci => ci::run(),
+        Task::Ci(options) => ci::run(&options),
         Task::Tidy(options) => tidy::run(&options),
         Task::Book { open } => book::run().and_then(|()| if open { book::open() } else { Ok(()) }),
         Task::Package => package::run(),
