@@ -15,12 +15,19 @@
 //! | `retire` | pins, makes and writes an object of 64 bytes, retires it, unpins |
 //! | `lazy-list.update` | inserts and removes a key of a lazy list that has one smaller key |
 //! | `lazy-list.update.native` | the same of the list by hand on `crossbeam-epoch` |
+//! | `trust.request` | a client's share of a request that it awaits, one of eight that are made at one time |
+//! | `trust.request.served` | its trustee's share |
 //!
-//! All but the last run twice: alone on `local:`, and on `shm:` beside a second process that is a member of the cluster and waits (`.shm`).
+//! All but the last three run twice: alone on `local:`, and on `shm:` beside a second process that is a member of the cluster and waits (`.shm`).
 
+use std::cell::{Cell, RefCell};
 use std::ffi::CString;
+use std::future::poll_fn;
 use std::hint::black_box;
 use std::process::{Command, ExitCode};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, Waker};
 
 use farfield::memory_node::{MemoryNode, MemoryNodeOptions};
 use farfield::prelude::*;
@@ -90,6 +97,8 @@ fn measure() -> Result<()> {
     callgrind::start_instrumentation();
     native();
     Cluster::connect("local:")?.run(1, async |ct| Counter { ct, suffix: "" }.count_all().await)?;
+    requests(Side::Trustee, "trust.request.served")?;
+    requests(Side::Client, "trust.request")?;
     let name = format!("instructions-{}", std::process::id());
     let mut options = MemoryNodeOptions::new(&format!("shm:{name}"));
     options.segment_bytes = 64 << 20;
@@ -160,6 +169,92 @@ fn native() {
     count!("lazy-list.update.native", _ => {
         assert!(list.insert(black_box(2)) && list.remove(black_box(2)));
     });
+}
+
+/// Requests that are made at one time: two batches of four.
+const TOGETHER: u64 = 8;
+
+/// A side of a request.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Client,
+    Trustee,
+}
+
+/// Adds to the value of a trustee.
+fn add(value: &mut u64, by: u64) -> u64 {
+    *value += by;
+    *value
+}
+
+/// Counts the share of a side in a request. Each of the two threads blocks while the other one works, so none looks in vain.
+fn requests(side: Side, name: &str) -> Result<()> {
+    let (turn, is_warm, is_over) = (&Barrier::new(2), &AtomicBool::new(false), &AtomicBool::new(false));
+    let switch = |switching| {
+        if side == switching && is_warm.load(Ordering::Relaxed) {
+            toggle();
+        }
+    };
+    Cluster::connect("local:")?.run(2, async |ct| {
+        if ct.index() == 0 {
+            ct.publish("value", ct.entrust(0_u64).await?.store(ct).await?).await?;
+            ct.barrier("published").await?;
+            ct.barrier("open").await?;
+            loop {
+                turn.wait();
+                if is_over.load(Ordering::Relaxed) {
+                    return ct.barrier("counted").await;
+                }
+                switch(Side::Trustee);
+                drop(ct.pin());
+                switch(Side::Trustee);
+                turn.wait();
+            }
+        }
+        ct.barrier("published").await?;
+        let value = Trust::<u64>::open(ct.lookup("value").await?, ct).await?;
+        value.apply(ct, 1, add).await?;
+        ct.barrier("open").await?;
+        // The last of the tasks waits for the trustee, whenever all others wait for it.
+        let (left, awaited) =
+            (Cell::new(TOGETHER * ((WARM + COUNTED) / TOGETHER)), RefCell::new(None::<Waker>));
+        let tasks = ct.tasks(TOGETHER as usize + 1, async |task| {
+            if (task as u64) < TOGETHER {
+                for request in 0..(WARM + COUNTED) / TOGETHER {
+                    if request == WARM / TOGETHER && !is_warm.swap(true, Ordering::Relaxed) {
+                        switch(Side::Client);
+                    }
+                    black_box(value.apply(ct, black_box(1), add).await?);
+                    left.set(left.get() - 1);
+                    if left.get().is_multiple_of(TOGETHER)
+                        && let Some(waker) = awaited.take()
+                    {
+                        waker.wake();
+                    }
+                }
+                return Ok(());
+            }
+            poll_fn(|context| {
+                if left.get() == 0 {
+                    return Poll::Ready(Ok(()));
+                }
+                switch(Side::Client);
+                turn.wait();
+                turn.wait();
+                switch(Side::Client);
+                awaited.replace(Some(context.waker().clone()));
+                Poll::Pending
+            })
+            .await
+        });
+        tasks.await?;
+        switch(Side::Client);
+        is_over.store(true, Ordering::Relaxed);
+        turn.wait();
+        dump(name);
+        ct.barrier("counted").await
+    })?;
+    Ok(())
 }
 
 /// Counts the operations of a thread.

@@ -91,22 +91,48 @@ pub fn build() -> [u64; 2] {
     image().build
 }
 
+/// A function, with a signature of its type, that can be named.
+#[derive(Clone, Copy)]
+pub struct Nameable<P: Copy + 'static> {
+    signature: &'static Signature<P>,
+    address: usize,
+}
+
+impl<P: Copy + 'static> Nameable<P> {
+    /// `None` if the signature is of another type.
+    #[inline]
+    pub fn new<F: Copy + 'static>(signature: &'static Signature<P>, function: F) -> Option<Self> {
+        if (signature.function_type)() != TypeId::of::<F>() {
+            return None;
+        }
+        // SAFETY: `Signature::of` has checked that `F` is as large as a `usize`. It is a pointer to a function, or else its bits are used as a number only if they
+        // lie in the image's code; a value without initialised bytes has no `Signature`, since `F` is `Copy` and of one word.
+        let address = unsafe { std::mem::transmute_copy::<F, usize>(&function) };
+        Some(Self { signature, address })
+    }
+
+    /// Returns what distinguishes it in this process from others.
+    #[inline]
+    pub fn key(self) -> [usize; 2] {
+        [std::ptr::from_ref(self.signature).addr(), self.address]
+    }
+
+    /// Names the function. `None` if it, or its signature, is not in the image of the main program.
+    pub fn name(self) -> Option<FunctionName> {
+        let image = image();
+        let function = image.position(self.address, 1, &image.code)?;
+        let at = std::ptr::from_ref(self.signature).addr();
+        let signature = image.position(at, size_of::<Signature<P>>(), &image.data)?;
+        Some(FunctionName { signature, function, tag: image.tag(signature, function) })
+    }
+}
+
 /// Names a function. `None` if it, or its signature, is not in the image of the main program.
 pub fn name<P: Copy + 'static, F: Copy + 'static>(
     signature: &'static Signature<P>,
     function: F,
 ) -> Option<FunctionName> {
-    if (signature.function_type)() != TypeId::of::<F>() {
-        return None;
-    }
-    // SAFETY: `Signature::of` has checked that `F` is as large as a `usize`. It is a pointer to a function, or else its bits are used as a number only if they
-    // lie in the image's code; a value without initialised bytes has no `Signature`, since `F` is `Copy` and of one word.
-    let address = unsafe { std::mem::transmute_copy::<F, usize>(&function) };
-    let image = image();
-    let function = image.position(address, 1, &image.code)?;
-    let at = std::ptr::from_ref(signature).addr();
-    let signature = image.position(at, size_of::<Signature<P>>(), &image.data)?;
-    Some(FunctionName { signature, function, tag: image.tag(signature, function) })
+    Nameable::new(signature, function)?.name()
 }
 
 /// Finds the function of a name, and the payload of its signature. `None` if this build has no such function.
@@ -139,8 +165,7 @@ fn image() -> &'static Image {
 
 impl Image {
     fn tag(&self, signature: u64, function: u64) -> u64 {
-        // Made for each request, so it has to be quick. Each step is a bijection of the sum, so names of one build differ from each other's tags at random, and
-        // those of other builds too.
+        // Each step is a bijection of the sum, so names of one build differ from each other's tags at random, and those of other builds too.
         self.build.iter().chain(&[signature, function]).fold(0x9e37_79b9_7f4a_7c15, |sum: u64, word| {
             let mixed = (sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
             (mixed ^ mixed >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(29)

@@ -152,7 +152,8 @@ impl<R> Beside<'_, R> {
                 let waker = Waker::from(Arc::clone(woken));
                 let mut context = TaskContext::from_waker(&waker);
                 self.jobs.retain_mut(|job| job.as_mut().poll(&mut context).is_pending());
-                has_worked |= self.jobs.len() < before;
+                delegation.stir();
+                has_worked |= self.jobs.len() < before || delegation.has_told();
             }
             if !has_worked {
                 return Poll::Pending;

@@ -8,19 +8,19 @@
 //!    a handle in its arguments keeps back all behind it.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 use std::task::Waker;
 
 use super::attend::Stored;
 use super::desk::DeskPlaces;
 use super::function::Naming;
+use super::looks::Awaited;
 use super::mirror::Mailbox;
 use super::slots::{
-    BATCH_WORDS, EXPRESS, Header, Here, Kind, LANES, MAIN, MOST_REQUESTS, Notice, RequestHead, SLOT_WORDS,
-    Slots, Status, WINDOWS, head, insist, number,
+    BATCH_WORDS, EXPRESS, Header, Here, Kind, LANES, MAIN, MOST_INLINE, MOST_REQUESTS, Notice, RequestHead,
+    SLOT_WORDS, Slots, Status, WINDOWS, head, insist, number,
 };
 use super::state::Delegation;
 use crate::io::operations::*;
@@ -31,11 +31,44 @@ use farfield_words::{Message as _, ThreadId, Writer};
 
 /// The answer to a request.
 pub(super) enum Outcome {
-    Answer(Status, Vec<u64>),
+    Answer(Status, AnswerWords),
     /// The trustee has gone.
     Gone {
         may_have_run: bool,
     },
+}
+
+/// The words of an answer. Few of them need no allocation.
+pub(super) enum AnswerWords {
+    Few([u64; FEW], usize),
+    Many(Box<[u64]>),
+}
+
+/// The most words of an answer that are kept in place.
+const FEW: usize = 3;
+
+impl AnswerWords {
+    #[inline]
+    fn of(words: &[u64]) -> Self {
+        if words.len() > FEW {
+            return Self::Many(words.into());
+        }
+        let mut few = [0; FEW];
+        few.iter_mut().zip(words).for_each(|(to, from)| *to = *from);
+        Self::Few(few, words.len())
+    }
+}
+
+impl std::ops::Deref for AnswerWords {
+    type Target = [u64];
+
+    #[inline]
+    fn deref(&self) -> &[u64] {
+        match self {
+            Self::Few(words, count) => words.get(..*count).unwrap_or_default(),
+            Self::Many(words) => words,
+        }
+    }
 }
 
 /// Receives an answer.
@@ -43,7 +76,7 @@ pub(super) type Callback = Box<dyn FnOnce(&Rc<Delegation>, Outcome)>;
 
 /// Who is told of an answer.
 pub(super) enum Waiter {
-    /// A future that has not been polled, or the waker of its last poll.
+    /// A future. Its waker is kept unless it is the thread's.
     Future(Option<Waker>),
     Answered(Outcome),
     /// Called with the answer. Not for futures that were dropped: what their result owns must be released, too.
@@ -79,7 +112,9 @@ pub(super) enum State {
 struct Lane {
     sent: Cell<u32>,
     answered: Cell<u32>,
-    words: RefCell<VecDeque<u64>>,
+    /// The words of the requests in the queue, in order, from `begin` on.
+    words: RefCell<Vec<u64>>,
+    begin: Cell<usize>,
     queue: RefCell<VecDeque<Queued>>,
     /// The waiters of the batches in flight.
     in_flight: RefCell<VecDeque<Vec<u32>>>,
@@ -93,18 +128,15 @@ impl Lane {
         self.sent.get() != self.answered.get()
     }
 
-    /// Takes the requests of the next batch out of the queue. Returns their number, and that of their words.
-    fn fill(&self, batch: &mut [u64; BATCH_WORDS]) -> Option<(usize, usize)> {
-        let (mut queue, mut words) = (self.queue.borrow_mut(), self.words.borrow_mut());
+    /// Takes the requests of the next batch out of the queue. Returns their number, and that of their words, which are the [first](Self::first_words) ones.
+    fn take_batch(&self) -> Option<(usize, usize)> {
+        let mut queue = self.queue.borrow_mut();
         let mut waiters = self.spare.borrow_mut().pop().unwrap_or_default();
         let (mut count, mut used) = (0, 0);
         while let Some(first) = queue.front() {
             let is_blocked = first.blocked.as_ref().is_some_and(|blocked| blocked.get() > 0);
             if is_blocked || count == MOST_REQUESTS || used + first.words > BATCH_WORDS {
                 break;
-            }
-            for (to, from) in batch[used..].iter_mut().zip(words.drain(..first.words)) {
-                *to = from;
             }
             used += first.words;
             count += 1;
@@ -118,7 +150,29 @@ impl Lane {
         self.in_flight.borrow_mut().push_back(waiters);
         Some((count, used))
     }
+
+    fn first_words(&self, count: usize) -> Ref<'_, [u64]> {
+        let begin = self.begin.get();
+        Ref::map(self.words.borrow(), |words| words.get(begin..begin + count).unwrap_or_default())
+    }
+
+    /// Removes the first words.
+    fn remove_words(&self, count: usize) {
+        let (mut words, begin) = (self.words.borrow_mut(), self.begin.get() + count);
+        if begin >= words.len() {
+            words.clear();
+            self.begin.set(0);
+        } else if begin >= MOST_REMOVED {
+            words.drain(..begin);
+            self.begin.set(0);
+        } else {
+            self.begin.set(begin);
+        }
+    }
 }
+
+/// The words of sent requests that a lane keeps in front of those in the queue.
+const MOST_REMOVED: usize = 1 << 16;
 
 /// The client's side of a pair.
 pub(super) struct Caller {
@@ -136,7 +190,9 @@ pub(super) struct Caller {
     /// Arguments in far memory, by the number of the waiter: the trustee may read them until it has answered.
     arguments: RefCell<HashMap<u32, Stored>>,
     /// The numbers of the functions that the pair has named.
-    functions: RefCell<HashMap<(u64, u64), u16, BuildHasherDefault<FunctionHasher>>>,
+    functions: RefCell<HashMap<[usize; 2], u16>>,
+    /// The key and the number of the one that was last used.
+    last_function: Cell<([usize; 2], u16)>,
     /// True while the pair is announced to the trustee.
     pub(super) is_greeting: Cell<bool>,
     /// Answers that have arrived, and whose handles this thread does not know of yet: see [`Undecoded`].
@@ -151,6 +207,13 @@ pub(super) struct Caller {
     pub(super) has_failed: Cell<bool>,
     /// The looks since the trustee is dead that have found no notice.
     missed: Cell<u32>,
+}
+
+/// Why a function has no number in a pair.
+pub(super) enum Unnamed {
+    /// It, or code that was generated for it, is in a shared library.
+    InLibrary,
+    TooMany,
 }
 
 const NO_WAITER: u32 = u32::MAX;
@@ -176,29 +239,6 @@ impl Drop for Undecoded {
     }
 }
 
-/// A quick hasher of functions' keys, which are looked up for each request. Keys are the program's own, so none are chosen to collide.
-#[derive(Default)]
-struct FunctionHasher(u64);
-
-impl Hasher for FunctionHasher {
-    #[inline]
-    fn write_u64(&mut self, word: u64) {
-        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 32;
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0.rotate_left(32)
-    }
-}
-
 impl Caller {
     pub(super) fn new(trustee: ThreadId, desk: DeskPlaces) -> Self {
         Self {
@@ -213,6 +253,8 @@ impl Caller {
             free_waiter: Cell::new(NO_WAITER),
             arguments: RefCell::default(),
             functions: RefCell::default(),
+            // No function has this key.
+            last_function: Cell::new(([1; 2], 0)),
             is_greeting: Cell::default(),
             undecoded: Cell::default(),
             chains: Cell::default(),
@@ -293,19 +335,11 @@ impl Caller {
         std::mem::replace(&mut self.waiters.borrow_mut()[number as usize], free)
     }
 
-    /// Takes the answer of a future. Keeps its waker if there is none.
-    pub(super) fn poll_waiter(&self, number: u32, waker: Option<&Waker>) -> Option<Outcome> {
-        {
-            let waiter = &mut self.waiters.borrow_mut()[number as usize];
-            if let Waiter::Future(kept) = waiter {
-                if let Some(waker) = waker {
-                    match kept {
-                        Some(kept) => kept.clone_from(waker),
-                        None => *kept = Some(waker.clone()),
-                    }
-                }
-                return None;
-            }
+    /// Takes the answer of a future.
+    #[inline]
+    pub(super) fn poll_waiter(&self, number: u32) -> Option<Outcome> {
+        if matches!(self.waiters.borrow()[number as usize], Waiter::Future(_)) {
+            return None;
         }
         match self.take_waiter(number) {
             Waiter::Answered(outcome) => {
@@ -313,6 +347,18 @@ impl Caller {
                 Some(outcome)
             }
             _ => None,
+        }
+    }
+
+    /// Keeps the waker of a future, if it is not the thread's.
+    #[inline]
+    pub(super) fn set_waker(&self, number: u32, waker: Option<&Waker>) {
+        if let Waiter::Future(kept) = &mut self.waiters.borrow_mut()[number as usize] {
+            match (&mut *kept, waker) {
+                (None, None) => {}
+                (Some(kept), Some(waker)) => kept.clone_from(waker),
+                (_, waker) => *kept = waker.cloned(),
+            }
         }
     }
 
@@ -325,7 +371,7 @@ impl Caller {
     pub(super) fn abandon_waiter(&self, number: u32, delegation: &Rc<Delegation>, then: Callback) {
         let is_answered = matches!(self.waiters.borrow()[number as usize], Waiter::Answered(_));
         if is_answered {
-            if let Some(outcome) = self.poll_waiter(number, None) {
+            if let Some(outcome) = self.poll_waiter(number) {
                 then(delegation, outcome);
             }
         } else {
@@ -347,8 +393,9 @@ impl Caller {
                 *waiter = Waiter::Answered(outcome);
                 self.undecoded.set(self.undecoded.get() + 1);
                 drop(waiters);
-                if let Some(waker) = waker {
-                    waker.wake();
+                match waker {
+                    Some(waker) => waker.wake(),
+                    None => delegation.wake(),
                 }
             }
             Waiter::Then(_) => {
@@ -372,30 +419,87 @@ impl Caller {
         blocked: Option<Blocked>,
         waiter: Waiter,
     ) -> u32 {
-        let waiter = self.add_waiter(waiter);
+        let lane = if head.function == number::GIVE { EXPRESS } else { MAIN };
+        let count = {
+            let mut words = self.lanes[lane].words.borrow_mut();
+            words.push(head.to_word());
+            words.extend_from_slice(args);
+            1 + args.len()
+        };
+        self.enqueue_written(delegation, lane, count, blocked, waiter)
+    }
+
+    /// Appends the words of a request whose arguments `write` appends. Returns their number, to be passed to [`enqueue_written`](Self::enqueue_written); or the words of
+    /// the arguments, if these do not fit into a request.
+    #[inline]
+    pub(super) fn write_request(
+        &self,
+        head: RequestHead,
+        write: impl FnOnce(&mut Vec<u64>),
+    ) -> Result<usize, Vec<u64>> {
+        let mut words = self.lanes[MAIN].words.borrow_mut();
+        let start = words.len();
+        words.push(0);
+        write(&mut words);
+        let count = words.len() - start - 1;
+        if count > MOST_INLINE {
+            let args = words.split_off(start + 1);
+            words.truncate(start);
+            return Err(args);
+        }
+        words[start] = RequestHead { words: count as u8, ..head }.to_word();
+        Ok(1 + count)
+    }
+
+    /// Adds a request to the queue, of which the last words of the lane are. Returns the number of its waiter.
+    #[inline]
+    pub(super) fn enqueue_written(
+        &self,
+        delegation: &Rc<Delegation>,
+        lane: usize,
+        words: usize,
+        blocked: Option<Blocked>,
+        waiter: Waiter,
+    ) -> u32 {
+        delegation.stir();
+        let (waiter, lane) = (self.add_waiter(waiter), &self.lanes[lane]);
         if matches!(self.state.get(), State::Closing | State::Ended) {
+            let mut written = lane.words.borrow_mut();
+            let rest = written.len() - words;
+            written.truncate(rest);
+            drop(written);
             self.tell(delegation, waiter, Outcome::Gone { may_have_run: false });
             return waiter;
         }
-        let lane = &self.lanes[if head.function == number::GIVE { EXPRESS } else { MAIN }];
-        let mut words = lane.words.borrow_mut();
-        words.push_back(head.to_word());
-        words.extend(args);
-        lane.queue.borrow_mut().push_back(Queued { words: 1 + args.len(), waiter, blocked });
+        lane.queue.borrow_mut().push_back(Queued { words, waiter, blocked });
         waiter
     }
 
     /// Returns the number of a function in this pair, which the trustee is told of if it is new.
-    pub(super) fn function(&self, delegation: &Rc<Delegation>, naming: &Naming) -> Option<u16> {
+    #[inline]
+    pub(super) fn function(&self, delegation: &Rc<Delegation>, naming: &Naming) -> Result<u16, Unnamed> {
+        let (last, number) = self.last_function.get();
+        if last == naming.key() { Ok(number) } else { self.other_function(delegation, naming) }
+    }
+
+    fn other_function(&self, delegation: &Rc<Delegation>, naming: &Naming) -> Result<u16, Unnamed> {
         let key = naming.key();
-        if let Some(function) = self.functions.borrow().get(&key) {
-            return Some(*function);
-        }
-        let function = u16::try_from(self.functions.borrow().len()).ok()?.checked_add(number::FIRST)?;
+        let known = self.functions.borrow().get(&key).copied();
+        let function = match known {
+            Some(function) => function,
+            None => self.name_function(delegation, naming)?,
+        };
+        self.last_function.set((key, function));
+        Ok(function)
+    }
+
+    fn name_function(&self, delegation: &Rc<Delegation>, naming: &Naming) -> Result<u16, Unnamed> {
+        let known = u16::try_from(self.functions.borrow().len()).ok();
+        let function = known.and_then(|known| known.checked_add(number::FIRST)).ok_or(Unnamed::TooMany)?;
         let mut args = vec![u64::from(function)];
         match naming {
-            Naming::Position { name, .. } => {
-                let name = (*name)?;
+            Naming::Position { .. } => {
+                let name = naming.position().ok_or(Unnamed::InLibrary)?;
                 args.extend([0, name.signature, name.function, name.tag]);
             }
             Naming::Method(method) => args.extend([1, method.fingerprint, 0, 0]),
@@ -409,8 +513,8 @@ impl Caller {
         described.write(&mut Writer::new(&mut args, &()));
         let head = RequestHead { function: number::BIND, object: 0, words: args.len() as u8, is_far: false };
         self.enqueue(delegation, head, &args, None, Waiter::Then(Box::new(|_, _| ())));
-        self.functions.borrow_mut().insert(key, function);
-        Some(function)
+        self.functions.borrow_mut().insert(naming.key(), function);
+        Ok(function)
     }
 
     /// Sends batches as long as requests wait and the window is open. Returns whether it sent one.
@@ -422,9 +526,9 @@ impl Caller {
                 && self.state.get() == State::Open
                 && lane.sent.get().wrapping_sub(lane.answered.get()) < window
             {
-                let mut words = [0; BATCH_WORDS];
-                let Some((count, used)) = lane.fill(&mut words) else { break };
-                self.send(worker, here, number, Kind::Requests, &words[..used], count);
+                let Some((count, used)) = lane.take_batch() else { break };
+                self.send(worker, here, number, Kind::Requests, &lane.first_words(used), count);
+                lane.remove_words(used);
                 has_sent = true;
             }
         }
@@ -561,6 +665,20 @@ impl Caller {
         self.look_at_notice(delegation, here, slots)
     }
 
+    /// Adds the words in which the trustee answers.
+    pub(super) fn awaited(&self, words: &mut Vec<Awaited>) {
+        let Some(slots) = self.slots.get() else { return };
+        for (number, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.is_in_flight()) {
+            let batch = lane.answered.get().wrapping_add(1);
+            words.push(Header::awaited(slots.answer(number, batch), batch, Some(Kind::Answers)));
+        }
+        let seen = match self.state.get() {
+            State::Opening => Notice::None,
+            _ => Notice::Open(self.bell.get() as u32),
+        };
+        words.push(Awaited::Changes { at: slots.notice(), from: seen.to_word() });
+    }
+
     /// Returns what is to be read of the pair's mailboxes.
     pub(super) fn mailboxes(&self) -> Vec<Mailbox> {
         let Some(slots) = self.slots.get() else { return Vec::new() };
@@ -584,9 +702,7 @@ impl Caller {
                 let (status, count) = Status::of(*first)?;
                 let (answer, rest) = rest.split_at_checked(count)?;
                 words = rest;
-                let mut kept = delegation.scratch();
-                kept.extend_from_slice(answer);
-                Some(Outcome::Answer(status, kept))
+                Some(Outcome::Answer(status, AnswerWords::of(answer)))
             });
             // Words that are no answer were overwritten: the request may have been executed.
             self.tell(delegation, waiter, answer.unwrap_or(Outcome::Gone { may_have_run: true }));
@@ -625,6 +741,7 @@ impl Caller {
             }
             lane.answered.set(lane.sent.get());
             lane.words.borrow_mut().clear();
+            lane.begin.set(0);
             loop {
                 let Some(first) = lane.queue.borrow_mut().pop_front() else { break };
                 self.tell(delegation, first.waiter, Outcome::Gone { may_have_run: false });

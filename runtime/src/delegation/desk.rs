@@ -31,8 +31,9 @@ use super::attend::Stored;
 use super::caller::Blocked;
 use super::context::Context;
 use super::function::{Method, Shim};
+use super::looks::Awaited;
 use super::mirror::Mailbox;
-use super::objects::Objects;
+use super::objects::{Objects, Taken};
 use super::slots::{
     BATCH_WORDS, EXPRESS, FAR_WORDS, Header, Here, Kind, LANES, MAIN, MOST_INLINE, Notice, Refusal,
     RequestHead, SLOT_WORDS, Slots, Status, TRUSTEES_WORDS, WINDOWS, head, insist, number,
@@ -52,8 +53,8 @@ pub(super) const BELLS: usize = 27;
 /// The words of a desk.
 pub(super) const DESK_WORDS: usize = 5 + BELLS;
 
-/// How often a trustee looks at the empty slots of a pair before it waits for the bell.
-const LOOKS: u32 = 20_000;
+/// How many rounds find the slots of a pair empty before the trustee waits for the bell. There are 64 looks between two of them, if nothing else is to be done.
+const LOOKS: u32 = 2_000;
 
 /// How often the empty slots of a pair are read over a network before the trustee waits for the bell.
 const MAILBOX_LOOKS: u32 = 16;
@@ -357,6 +358,27 @@ impl Desk {
         });
     }
 
+    /// Returns whether batches are executed, and not answered yet.
+    pub(super) fn is_answering(&self) -> bool {
+        !self.parked.borrow().is_empty()
+    }
+
+    /// Adds the words by which others show that they have work.
+    pub(super) fn awaited(&self, words: &mut Vec<Awaited>) {
+        if self.is_closed.get() {
+            return;
+        }
+        words.push(Awaited::Changes { at: self.places.hellos(), from: 0 });
+        words.push(Awaited::Changes { at: self.places.rung(), from: self.rung.get() });
+        let pairs = self.pairs.borrow();
+        for pair in self.active.borrow().iter().filter_map(|number| pairs.get(*number)?.as_ref()) {
+            words.extend((0..LANES).map(|lane| {
+                let batch = pair.next[lane];
+                Header::awaited(pair.slots.request(lane, batch), batch, None)
+            }));
+        }
+    }
+
     /// Returns whether the desk is left to others.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.get()
@@ -508,6 +530,8 @@ impl Desk {
     ) {
         let mut far = far.into_iter().flatten();
         let mut answers = Answers { words: delegation.scratch(), ..Answers::default() };
+        let (context, way) = (Context::new(delegation, pair.client), Way::new(delegation, pair.client));
+        let mut in_use = InUse::new(&self.objects);
         for (index, (head, args)) in requests(words, count).enumerate() {
             let fetched;
             let args = if head.is_far {
@@ -527,12 +551,10 @@ impl Desk {
             };
             let start = answers.words.len();
             answers.words.push(0);
-            let way = Way::new(delegation, pair.client);
-            let status = self.run(delegation, worker, pair, &way, head, args, &mut answers.words);
-            let gives = way.into_gives();
-            if !gives.is_empty() {
+            let status = self.run(worker, pair, &context, &way, &mut in_use, head, args, &mut answers.words);
+            if way.has_gives() {
                 let blocked = answers.blocked.get_or_insert_with(Rc::default);
-                for give in gives {
+                for give in way.take_gives() {
                     delegation.tell_of(give, blocked);
                 }
                 if delegation.has(Plant::LateGive) {
@@ -552,6 +574,7 @@ impl Desk {
                 answers.large.push((start, result));
             }
         }
+        drop(in_use);
         let is_complete =
             answers.large.is_empty() && answers.blocked.as_ref().is_none_or(|blocked| blocked.get() == 0);
         if is_complete {
@@ -570,10 +593,11 @@ impl Desk {
     #[allow(clippy::too_many_arguments)] // a request, and where it comes from
     fn run(
         &self,
-        delegation: &Rc<Delegation>,
         worker: &Worker,
         pair: &mut Pair,
+        context: &Context<'_>,
         way: &Way,
+        in_use: &mut InUse<'_>,
         head: RequestHead,
         args: Option<&[u64]>,
         result: &mut Vec<u64>,
@@ -583,12 +607,15 @@ impl Desk {
             let Some(function) = pair.functions.get(usize::from(head.function - number::FIRST)) else {
                 return Status::Refused(Refusal::Undecodable);
             };
-            let context = Context::new(delegation, pair.client);
+            let (value, methods) = match in_use.take(head.object) {
+                Ok(taken) => taken,
+                Err(refusal) => return Status::Refused(refusal),
+            };
             let (described, client) = (&function.described, pair.client);
             let _running = worker.waits_for(|| {
                 format!("delegated code to return: `{described}`, requested by thread {client}")
             });
-            return self.call(&context, &function.bound, way, head.object, args, result);
+            return call(context, &function.bound, way, &mut **value, methods, args, result);
         }
         match head.function {
             number::BIND => pair.bind(args),
@@ -609,56 +636,6 @@ impl Desk {
             _ => return Status::Refused(Refusal::Undecodable),
         }
         Status::Done
-    }
-
-    /// Calls a function with a value.
-    fn call(
-        &self,
-        context: &Context<'_>,
-        bound: &Bound,
-        way: &Way,
-        object: u32,
-        args: &[u64],
-        result: &mut Vec<u64>,
-    ) -> Status {
-        let taken = self.objects.borrow_mut().take(object);
-        let (mut value, methods) = match taken {
-            Ok(taken) => taken,
-            Err(refusal) => return Status::Refused(refusal),
-        };
-        let start = result.len();
-        let called = catch_unwind(AssertUnwindSafe(|| {
-            let (mut args, mut writer) = (Reader::new(args, way), Writer::new(result, way));
-            match bound {
-                Bound::Position { shim, function } => {
-                    shim(*function, &mut *value, context, &mut args, &mut writer)
-                }
-                Bound::Method { fingerprint } => {
-                    let method = methods.iter().find(|method: &&Method| method.fingerprint == *fingerprint);
-                    let method = method.ok_or(Refusal::NoSuchMethod)?;
-                    (method.shim)(&mut *value, context, &mut args, &mut writer).map_err(|refused| refused.0)
-                }
-                Bound::Refused(refusal) => Err(*refusal),
-            }
-        }));
-        let unwanted = self.objects.borrow_mut().put(object, value);
-        discard(unwanted);
-        match called {
-            Ok(Ok(())) => Status::Done,
-            Ok(Err(refusal)) => {
-                result.truncate(start);
-                Status::Refused(refusal)
-            }
-            Err(panic) => {
-                result.truncate(start);
-                let mut message = first_line(panic);
-                while message.len() > 256 {
-                    message.pop();
-                }
-                message.write(&mut Writer::new(result, way));
-                Status::Panicked
-            }
-        }
     }
 
     // ---- answers -----------------------------------------------------------------------------------------------
@@ -885,6 +862,83 @@ impl Pair {
         let described = String::read(&mut Reader::new(args.get(7..).unwrap_or_default(), &()));
         let described = described.unwrap_or_default().into();
         self.functions.push(Function { bound, described });
+    }
+}
+
+/// The value that a batch's last request was for. Those that follow are mostly for the same one.
+struct InUse<'a> {
+    objects: &'a RefCell<Objects>,
+    last: Option<(u32, Taken)>,
+}
+
+impl<'a> InUse<'a> {
+    fn new(objects: &'a RefCell<Objects>) -> Self {
+        Self { objects, last: None }
+    }
+
+    /// Returns a value, and its methods.
+    #[inline]
+    fn take(&mut self, object: u32) -> Result<(&mut Box<dyn Any>, &'static [Method]), Refusal> {
+        if self.last.as_ref().is_none_or(|(last, _)| *last != object) {
+            self.put_back();
+            self.last = Some((object, self.objects.borrow_mut().take(object)?));
+        }
+        let Some((_, (value, methods))) = &mut self.last else { return Err(Refusal::NoSuchValue) };
+        Ok((value, methods))
+    }
+
+    fn put_back(&mut self) {
+        if let Some((object, (value, _))) = self.last.take() {
+            let unwanted = self.objects.borrow_mut().put(object, value);
+            discard(unwanted);
+        }
+    }
+}
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        self.put_back();
+    }
+}
+
+/// Calls a function with a value.
+fn call(
+    context: &Context<'_>,
+    bound: &Bound,
+    way: &Way,
+    value: &mut dyn Any,
+    methods: &'static [Method],
+    args: &[u64],
+    result: &mut Vec<u64>,
+) -> Status {
+    let start = result.len();
+    let called = catch_unwind(AssertUnwindSafe(|| {
+        let (mut args, mut writer) = (Reader::new(args, way), Writer::new(result, way));
+        match bound {
+            Bound::Position { shim, function } => shim(*function, value, context, &mut args, &mut writer),
+            Bound::Method { fingerprint } => {
+                let method = methods.iter().find(|method: &&Method| method.fingerprint == *fingerprint);
+                let method = method.ok_or(Refusal::NoSuchMethod)?;
+                (method.shim)(value, context, &mut args, &mut writer).map_err(|refused| refused.0)
+            }
+            Bound::Refused(refusal) => Err(*refusal),
+        }
+    }));
+    match called {
+        Ok(Ok(())) => Status::Done,
+        Ok(Err(refusal)) => {
+            result.truncate(start);
+            Status::Refused(refusal)
+        }
+        Err(panic) => {
+            result.truncate(start);
+            let mut message = first_line(panic);
+            while message.len() > 256 {
+                message.pop();
+            }
+            message.write(&mut Writer::new(result, way));
+            Status::Panicked
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::panic::Location;
 
 use super::context::Context;
 use super::slots::Refusal;
-use farfield_fabric::program::{self, FunctionName, NamedFunction, Signature};
+use farfield_fabric::program::{FunctionName, Nameable, NamedFunction, Signature};
 use farfield_words::{Message, Reader, Writer};
 
 /// Calls a function of some type: decodes its arguments, and encodes its result.
@@ -42,16 +42,29 @@ pub trait Delegated: 'static {
 /// How a function is named.
 #[derive(Clone, Copy)]
 pub(super) enum Naming {
-    Position { name: Option<FunctionName>, described: &'static str, given_at: &'static Location<'static> },
+    Position {
+        function: Option<Nameable<Shim>>,
+        described: &'static str,
+        given_at: &'static Location<'static>,
+    },
     Method(&'static Method),
 }
 
 impl Naming {
     /// Returns what distinguishes the function in a pair.
-    pub(super) fn key(&self) -> (u64, u64) {
+    #[inline]
+    pub(super) fn key(&self) -> [usize; 2] {
         match self {
-            Self::Position { name, .. } => name.map_or((0, 0), |name| (name.signature, name.function)),
-            Self::Method(method) => (u64::MAX, method.fingerprint),
+            Self::Position { function, .. } => function.map_or([0; 2], Nameable::key),
+            Self::Method(method) => [usize::MAX, method.fingerprint as usize],
+        }
+    }
+
+    /// Returns the position of a function; `None` if it has none, or is a method.
+    pub(super) fn position(&self) -> Option<FunctionName> {
+        match self {
+            Self::Position { function, .. } => (*function)?.name(),
+            Self::Method(_) => None,
         }
     }
 
@@ -113,7 +126,7 @@ pub(super) fn by_position<T: 'static, A: Message, R: Message>(
     given_at: &'static Location<'static>,
 ) -> Naming {
     let described = std::any::type_name::<fn(&mut T, A) -> R>();
-    Naming::Position { name: program::name(Of::<T, A, R>::PLAIN, function), described, given_at }
+    Naming::Position { function: Nameable::new(Of::<T, A, R>::PLAIN, function), described, given_at }
 }
 
 /// The same for one that takes a context.
@@ -122,5 +135,5 @@ pub(super) fn with_context_by_position<T: 'static, A: Message, R: Message>(
     given_at: &'static Location<'static>,
 ) -> Naming {
     let described = std::any::type_name::<fn(&mut T, &Context<'_>, A) -> R>();
-    Naming::Position { name: program::name(Of::<T, A, R>::WITH_CONTEXT, function), described, given_at }
+    Naming::Position { function: Nameable::new(Of::<T, A, R>::WITH_CONTEXT, function), described, given_at }
 }

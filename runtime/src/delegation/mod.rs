@@ -15,6 +15,7 @@
 //! | `slots` | the words through which batches are exchanged |
 //! | `caller` | the client's side of a pair of threads |
 //! | `desk` | the trustee's side |
+//! | `looks` | what a thread without work looks at, where memory is mapped |
 //! | `mirror` | mailboxes on memory nodes: both sides where threads have no memory that others can write |
 //! | `state` | what a thread has of all this; a *round* of its work |
 //! | `attend` | work that waits; how a thread begins and ends |
@@ -33,13 +34,14 @@
 //!
 //! # Costs
 //!
-//! An idle trustee looks at one line, and at the slots of the clients that were active lately. A round without work takes some ten loads.
+//! An idle trustee looks at one line, and at the slots of the clients that were active lately: see `looks`.
 
 mod attend;
 mod caller;
 mod context;
 mod desk;
 mod function;
+mod looks;
 mod method;
 mod mirror;
 mod objects;

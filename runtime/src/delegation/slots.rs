@@ -21,6 +21,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
+use super::looks::Awaited;
 use super::mirror::Mirror;
 use super::state::Delegation;
 use crate::io::operations::*;
@@ -149,6 +150,13 @@ impl Header {
             Kind::Close => 3,
         };
         u64::from(self.batch) | u64::from(self.count) << 32 | u64::from(self.words) << 40 | kind << 48
+    }
+
+    /// Returns the word of a slot that has the header of a batch with this number; also of this kind, if one is given.
+    pub(super) fn awaited(at: Address, batch: u32, kind: Option<Kind>) -> Awaited {
+        let bits = u64::from(u32::MAX) | if kind.is_some() { 0xffff << 48 } else { 0 };
+        let word = Self { batch, count: 0, words: 0, kind: kind.unwrap_or(Kind::Requests) }.to_word();
+        Awaited::Becomes { at, bits, value: word & bits }
     }
 
     /// Decodes the header of a batch with this number; `None` if the word is another's.

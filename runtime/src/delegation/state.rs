@@ -12,11 +12,13 @@ use rand::{Rng as _, SeedableRng as _};
 
 use super::caller::{Blocked, Caller, State, Waiter};
 use super::desk::{Desk, discard};
+use super::looks::Looks;
 use super::mirror::Mirror;
 use super::slots::{Here, RequestHead, SLOT_WORDS, number};
 use super::way::{Give, Hold, Holds, Whereabouts};
 use crate::io::operations::*;
 use crate::memory::worker::{Service, Worker};
+use farfield_fabric::host::Host;
 use farfield_sim::Plant;
 use farfield_words::{Address, ThreadId};
 
@@ -66,6 +68,9 @@ pub(super) struct Delegation {
     /// Empty lists of words, for requests and answers: so neither allocates.
     scratch: RefCell<Vec<Vec<u64>>>,
     mirror: Mirror,
+    looks: Looks,
+    /// The answers, since the thread was last woken, for futures that its own waker wakes.
+    told: Cell<u32>,
     /// True while a round is under way: delegated code may lead to another one.
     is_serving: Cell<bool>,
     is_watching: Cell<bool>,
@@ -102,6 +107,8 @@ impl Delegation {
                 own_calls: RefCell::default(),
                 scratch: RefCell::default(),
                 mirror: Mirror::default(),
+                looks: Looks::default(),
+                told: Cell::default(),
                 is_serving: Cell::default(),
                 is_watching: Cell::default(),
                 is_closed: Cell::default(),
@@ -131,10 +138,38 @@ impl Delegation {
     pub(super) fn set_desk(&self, desk: Desk) {
         // Only one task takes a desk: see `entrust`.
         let _ = self.desk.set(desk);
+        self.stir();
         self.watch();
     }
 
+    /// The thread may have work: see `looks`.
+    #[inline]
+    pub(super) fn stir(&self) {
+        self.looks.stir();
+    }
+
+    /// A future has its answer. The next round wakes the thread, once for all of them.
+    #[inline]
+    pub(super) fn wake(&self) {
+        self.told.set(self.told.get() + 1);
+        self.stir();
+    }
+
+    /// The future that is being polled takes its answer. The thread need not be woken if it is the only one.
+    #[inline]
+    pub(super) fn heeds_one(&self) {
+        if self.told.get() == 1 {
+            self.told.set(0);
+        }
+    }
+
+    /// Returns whether futures have answers, and the thread was not woken yet.
+    pub(super) fn has_told(&self) -> bool {
+        self.told.get() > 0
+    }
+
     pub(super) fn begin(&self, job: Job) {
+        self.stir();
         self.jobs.borrow_mut().push(job);
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
@@ -176,6 +211,21 @@ impl Delegation {
 
     // ---- pairs -------------------------------------------------------------------------------------------------
 
+    /// As [`caller`](Self::caller). `place` is where it was found last.
+    #[inline]
+    pub(super) fn caller_at(&self, of: &Whereabouts, place: &Cell<usize>) -> Rc<Caller> {
+        let found = self.callers.borrow().get(place.get()).map(Rc::clone);
+        match found {
+            Some(caller) if caller.trustee == of.trustee && !caller.is_retired.get() => caller,
+            _ => {
+                let caller = self.caller(of);
+                let found = self.callers.borrow().iter().position(|other| Rc::ptr_eq(other, &caller));
+                place.set(found.unwrap_or(0));
+                caller
+            }
+        }
+    }
+
     /// Returns the pair with a trustee. It is opened if there is none.
     pub(super) fn caller(&self, of: &Whereabouts) -> Rc<Caller> {
         let mut callers = self.callers.borrow_mut();
@@ -203,6 +253,7 @@ impl Delegation {
 
     /// Adds a call of a value of this thread's own, for when no delegated code runs.
     pub(super) fn call_later(&self, call: OwnCall) {
+        self.stir();
         self.own_calls.borrow_mut().push_back(call);
     }
 
@@ -226,7 +277,7 @@ impl Delegation {
             return hold;
         }
         let delegation = self.this.upgrade().expect("it is in use");
-        let hold = Rc::new(Hold { of, edge: Cell::new(edge), delegation });
+        let hold = Rc::new(Hold { of, edge: Cell::new(edge), caller: Cell::new(0), delegation });
         holds.insert((of.trustee, of.object), Rc::downgrade(&hold));
         hold
     }
@@ -234,6 +285,7 @@ impl Delegation {
     /// The thread's last handle of a value was dropped.
     pub(super) fn dropped(&self, of: Whereabouts, edge: u128) {
         if !self.is_closed.get() {
+            self.stir();
             self.dropped.borrow_mut().push((of, edge));
         }
     }
@@ -296,7 +348,7 @@ impl Delegation {
 
     /// Executes requests of others, passes on answers, and sends what waits. Returns whether there was anything.
     pub(super) fn go_round(&self, worker: &Worker) -> bool {
-        if self.is_closed.get() || self.is_serving.replace(true) {
+        if self.looks.finds_nothing() || self.is_closed.get() || self.is_serving.replace(true) {
             return false;
         }
         let done = self.serve_once(worker);
@@ -351,7 +403,32 @@ impl Delegation {
         {
             self.begin(Job::Await);
         }
-        has_worked || !self.jobs.borrow().is_empty()
+        has_worked |= !self.jobs.borrow().is_empty();
+        if self.told.replace(0) > 0 {
+            worker.idle_state().waker().wake_by_ref();
+            has_worked = true;
+        }
+        if !has_worked && let Some(host) = worker.io.endpoint.immediate() {
+            self.rest(host);
+        }
+        has_worked
+    }
+
+    /// There is no work.
+    fn rest(&self, host: &Host) {
+        if self.desk.get().is_some_and(|desk| desk.is_answering()) {
+            return;
+        }
+        self.looks.rest(host, |words| {
+            if let Some(desk) = self.desk.get() {
+                desk.awaited(words);
+            }
+            self.callers
+                .borrow()
+                .iter()
+                .filter(|caller| caller.is_waiting())
+                .for_each(|caller| caller.awaited(words));
+        });
     }
 
     /// Returns whether a request or an answer may arrive. A thread with a desk may be greeted at any time.
@@ -400,7 +477,8 @@ impl Service for Delegation {
         let (here, asleep) = (Here::Mapped(host), desk.places.asleep());
         here.store(asleep, 1);
         here.fence();
-        // What has arrived before this look is found by it; whoever comes later sees the word.
+        // What has arrived before this round is found by it; whoever comes later sees the word.
+        self.stir();
         if !self.go_round(worker) {
             let waking = host.clone();
             let wake = move || {

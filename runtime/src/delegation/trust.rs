@@ -11,12 +11,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll};
 
-use super::attend::{Stored, read_patiently, store, take_desk, wait_until};
-use super::caller::{Blocked, Caller, Outcome, Undecoded, Waiter};
+use super::attend::{read_patiently, store, take_desk, wait_until};
+use super::caller::{Blocked, Caller, Outcome, Undecoded, Unnamed, Waiter};
 use super::context::{Context, Reaction};
 use super::desk::discard;
 use super::function::{Delegated, Method, Naming, by_position, with_context_by_position};
-use super::slots::{Here, MOST_INLINE, Refusal, RequestHead, Status, number};
+use super::slots::{Here, MAIN, Refusal, RequestHead, Status, number};
 use super::state::{Delegation, Job};
 use super::way::{HANDLE_WORDS, Hold, Way, Whereabouts};
 use crate::cell::Blob;
@@ -127,32 +127,32 @@ impl ComputeThread {
     }
 }
 
-/// A request that is not in the queue yet. If it never is, the handles in it are taken back.
+/// Arguments that do not fit into a request, and have to be stored first. If the request is never made, the handles in them are taken back.
 struct Unsent<A: Message> {
     words: Vec<u64>,
     way: Option<Way>,
     args: PhantomData<fn() -> A>,
 }
 
-impl<A: Message> Unsent<A> {
-    fn new(delegation: &Rc<Delegation>, trustee: ThreadId, args: A) -> Self {
-        let (way, mut words) = (Way::new(delegation, trustee), delegation.scratch());
-        args.write(&mut Writer::new(&mut words, &way));
-        Self { words, way: Some(way), args: PhantomData }
-    }
+/// A request that was begun.
+enum Begun<A: Message> {
+    /// The number of its waiter.
+    InQueue(u32),
+    Large(Unsent<A>, Waiter),
+}
 
-    /// Returns the words, to be sent, and the requests to other trustees that come first.
-    fn sent(mut self, delegation: &Rc<Delegation>) -> (Vec<u64>, Option<Blocked>) {
-        let gives = self.way.take().map(Way::into_gives).unwrap_or_default();
-        let mut blocked = None;
-        for give in gives {
-            delegation.tell_of(give, blocked.get_or_insert_with(Rc::default));
-        }
-        if delegation.has(Plant::LateGive) {
-            blocked = None;
-        }
-        (std::mem::take(&mut self.words), blocked)
+/// Sends what other trustees must know of a message before it is sent.
+#[inline]
+fn tell_others(delegation: &Rc<Delegation>, way: &Way) -> Option<Blocked> {
+    if way.has_gives() { tell_some(delegation, way) } else { None }
+}
+
+fn tell_some(delegation: &Rc<Delegation>, way: &Way) -> Option<Blocked> {
+    let blocked = Blocked::default();
+    for give in way.take_gives() {
+        delegation.tell_of(give, &blocked);
     }
+    Some(blocked).filter(|_| !delegation.has(Plant::LateGive))
 }
 
 impl<A: Message> Drop for Unsent<A> {
@@ -289,17 +289,15 @@ impl<T: 'static> Trust<T> {
             then(self.call_here(delegation, &naming, args, call));
             return Ok(());
         }
-        let (caller, number) = self.named(delegation, &naming)?;
+        let (mut caller, mut number) = self.named(delegation, &naming)?;
         if caller.is_full() {
             wait_until(ct, || !caller.is_full()).await;
+            (caller, number) = self.still(delegation, &naming, caller, number)?;
         }
-        let unsent = Unsent::new(delegation, self.trustee(), args);
-        let large = store_large(ct, &unsent, self.hold.of).await?;
-        let (caller, number) = self.still(delegation, &naming, caller, number)?;
-        let far = large.as_ref().map(Stored::place);
-        let waiter = (self.then(&caller, naming, then), far);
-        let waiter = self.send(delegation, &caller, number, unsent, waiter);
-        caller.keep(waiter, large);
+        let waiter = self.then(&caller, naming, then);
+        if let Begun::Large(unsent, waiter) = self.begin(delegation, &caller, number, args, waiter) {
+            self.send_large(ct, delegation, &naming, (caller, number), unsent, waiter).await?;
+        }
         ct.serves_requests();
         Ok(())
     }
@@ -316,15 +314,13 @@ impl<T: 'static> Trust<T> {
             return self.request_own(delegation, naming, args, then);
         }
         let (caller, number) = self.named(delegation, &naming)?;
-        let unsent = Unsent::new(delegation, self.trustee(), args);
-        if unsent.words.len() > MOST_INLINE {
-            return Err(too_large(unsent.words.len()));
-        }
         let this = Rc::clone(delegation);
         let then = move |result| then(result, &Reaction::new(&this));
-        let waiter = (self.then(&caller, naming, then), None);
-        self.send(delegation, &caller, number, unsent, waiter);
-        Ok(())
+        let waiter = self.then(&caller, naming, then);
+        match self.begin(delegation, &caller, number, args, waiter) {
+            Begun::InQueue(_) => Ok(()),
+            Begun::Large(unsent, _) => Err(too_large(unsent.words.len())),
+        }
     }
 
     /// A request of delegated code to its own thread: called after it has returned, through the same words as that of another thread.
@@ -335,7 +331,7 @@ impl<T: 'static> Trust<T> {
         args: A,
         then: impl FnOnce(Result<R>, &Reaction<'_>) + 'static,
     ) -> Result<()> {
-        let Naming::Position { name: Some(name), .. } = naming else { return Err(in_library(&naming)) };
+        let Some(name) = naming.position() else { return Err(in_library(&naming)) };
         let trust = self.clone();
         delegation.call_later(Box::new(move |delegation| {
             let function = farfield_fabric::program::resolve::<super::function::Shim>(name)
@@ -363,15 +359,9 @@ impl<T: 'static> Trust<T> {
 
     /// Returns the pair with the trustee, and the function's number in it.
     fn named(&self, delegation: &Rc<Delegation>, naming: &Naming) -> Result<(Rc<Caller>, u16)> {
-        let caller = delegation.caller(&self.hold.of);
-        if matches!(naming, Naming::Position { name: None, .. }) {
-            return Err(in_library(naming));
-        }
-        let number = caller.function(delegation, naming).ok_or_else(|| {
-            let value = naming.describe();
-            let reason = "a thread names 65,520 functions to a trustee at most";
-            Error::from(error::InvalidArgument { argument: "function", value, reason })
-        })?;
+        let caller = delegation.caller_at(&self.hold.of, &self.hold.caller);
+        let number =
+            caller.function(delegation, naming).map_err(|unnamed| has_no_number(naming, &unnamed))?;
         Ok((caller, number))
     }
 
@@ -386,25 +376,49 @@ impl<T: 'static> Trust<T> {
         if caller.is_retired.get() { self.named(delegation, naming) } else { Ok((caller, number)) }
     }
 
-    fn send<A: Message>(
+    /// Puts a request into the queue, unless its arguments are too large.
+    #[inline]
+    fn begin<A: Message>(
         &self,
         delegation: &Rc<Delegation>,
         caller: &Rc<Caller>,
         function: u16,
-        unsent: Unsent<A>,
-        (waiter, far): (Waiter, Option<[u64; 2]>),
-    ) -> u32 {
-        let (words, blocked) = unsent.sent(delegation);
-        let args = far.as_ref().map_or(&words[..], |far| &far[..]);
-        let head = RequestHead {
-            function,
-            object: self.hold.of.object,
-            words: args.len() as u8,
-            is_far: far.is_some(),
-        };
-        let waiter = caller.enqueue(delegation, head, args, blocked, waiter);
-        delegation.keep_scratch(words);
-        waiter
+        args: A,
+        waiter: Waiter,
+    ) -> Begun<A> {
+        let way = Way::new(delegation, self.trustee());
+        let head = RequestHead { function, object: self.hold.of.object, words: 0, is_far: false };
+        match caller.write_request(head, |words| args.write(&mut Writer::new(words, &way))) {
+            Ok(words) => {
+                let blocked = tell_others(delegation, &way);
+                Begun::InQueue(caller.enqueue_written(delegation, MAIN, words, blocked, waiter))
+            }
+            Err(words) => Begun::Large(Unsent { words, way: Some(way), args: PhantomData }, waiter),
+        }
+    }
+
+    /// Stores the arguments of a request in far memory, and puts it into the queue. Returns its pair and its waiter.
+    async fn send_large<A: Message>(
+        &self,
+        ct: &ComputeThread,
+        delegation: &Rc<Delegation>,
+        naming: &Naming,
+        (caller, number): (Rc<Caller>, u16),
+        mut unsent: Unsent<A>,
+        waiter: Waiter,
+    ) -> Result<(Rc<Caller>, u32)> {
+        if unsent.words.len() * WORD_BYTES > Blob::MAX_BYTES {
+            return Err(too_large(unsent.words.len()));
+        }
+        let stored = store(ct, self.hold.of.desk.0, &unsent.words).await?;
+        let (caller, function) = self.still(delegation, naming, caller, number)?;
+        let blocked = unsent.way.take().and_then(|way| tell_others(delegation, &way));
+        let place = stored.place();
+        let object = self.hold.of.object;
+        let head = RequestHead { function, object, words: place.len() as u8, is_far: true };
+        let waiter = caller.enqueue(delegation, head, &place, blocked, waiter);
+        caller.keep(waiter, Some(stored));
+        Ok((caller, waiter))
     }
 
     /// Makes the waiter of a request whose result `then` receives.
@@ -475,13 +489,16 @@ impl<T: 'static> Trust<T> {
         if self.trustee() == ct.id() {
             return self.call_here(delegation, &naming, args, here);
         }
-        let (caller, number) = self.named(delegation, &naming)?;
-        let unsent = Unsent::new(delegation, self.trustee(), args);
-        let large = store_large(ct, &unsent, self.hold.of).await?;
-        let (caller, number) = self.still(delegation, &naming, caller, number)?;
-        let far = large.as_ref().map(Stored::place);
-        let waiter = self.send(delegation, &caller, number, unsent, (Waiter::Future(None), far));
-        caller.keep(waiter, large);
+        let (mut caller, number) = self.named(delegation, &naming)?;
+        let waiter = match self.begin(delegation, &caller, number, args, Waiter::Future(None)) {
+            Begun::InQueue(waiter) => waiter,
+            Begun::Large(unsent, waiter) => {
+                let pair = (caller, number);
+                let sent = self.send_large(ct, delegation, &naming, pair, unsent, waiter).await?;
+                caller = sent.0;
+                sent.1
+            }
+        };
         caller.flush_early(ct.worker());
         let answer = Answer::<R> {
             ct,
@@ -502,7 +519,7 @@ impl<T: 'static> Trust<T> {
                 let _undecoded = Undecoded::of(&caller);
                 let read = read_patiently(ct, at, words).await;
                 release(delegation, &self.hold.of, at);
-                decode(delegation, self.trustee(), &naming, read.ok())
+                decode(delegation, self.trustee(), &naming, read.ok().as_deref())
             }
             outcome => settle(delegation, self.trustee(), &naming, outcome),
         }
@@ -606,22 +623,6 @@ fn no_handle<T: 'static>(stored: RemotePtr<StoredTrust<T>>) -> Error {
     Error::from(error::InvalidArgument { argument: "stored", value, reason })
 }
 
-/// Writes arguments to far memory that do not fit into a request.
-async fn store_large<A: Message>(
-    ct: &ComputeThread,
-    unsent: &Unsent<A>,
-    of: Whereabouts,
-) -> Result<Option<Stored>> {
-    let words = &unsent.words;
-    if words.len() <= MOST_INLINE {
-        return Ok(None);
-    }
-    if words.len() * WORD_BYTES > Blob::MAX_BYTES {
-        return Err(too_large(words.len()));
-    }
-    store(ct, of.desk.0, words).await.map(Some)
-}
-
 fn read_place(place: &[u64]) -> (farfield_words::Address, usize) {
     let word = |index| place.get(index).copied().unwrap_or(0);
     let most = (Blob::MAX_BYTES / WORD_BYTES) as u64;
@@ -650,7 +651,7 @@ fn receive<R: Message>(
     let undecoded = Undecoded::of(caller);
     let then = move |delegation: &Rc<Delegation>, words: Option<Vec<u64>>| {
         release(delegation, &of, at);
-        let result = decode(delegation, trustee, &naming, words);
+        let result = decode(delegation, trustee, &naming, words.as_deref());
         drop(undecoded);
         then(result);
     };
@@ -665,7 +666,7 @@ fn settle<R: Message>(
     outcome: Outcome,
 ) -> Result<R> {
     match outcome {
-        Outcome::Answer(Status::Done, words) => decode(delegation, trustee, naming, Some(words)),
+        Outcome::Answer(Status::Done, words) => decode(delegation, trustee, naming, Some(&words)),
         Outcome::Answer(Status::Panicked, words) => {
             let message = String::read(&mut Reader::new(&words, &()));
             Err(panicked(naming, trustee, message.unwrap_or_default()))
@@ -684,14 +685,12 @@ fn decode<R: Message>(
     delegation: &Rc<Delegation>,
     trustee: ThreadId,
     naming: &Naming,
-    words: Option<Vec<u64>>,
+    words: Option<&[u64]>,
 ) -> Result<R> {
     let way = Way::new(delegation, trustee);
     let result = words.and_then(|words| {
-        let mut reader = Reader::new(&words, &way);
-        let result = R::read(&mut reader).filter(|_| reader.is_empty());
-        delegation.keep_scratch(words);
-        result
+        let mut reader = Reader::new(words, &way);
+        R::read(&mut reader).filter(|_| reader.is_empty())
     });
     result.ok_or_else(|| refused(naming, trustee, "it was called, and its result can not be decoded"))
 }
@@ -705,6 +704,18 @@ fn refused(naming: &Naming, trustee: ThreadId, reason: &'static str) -> Error {
 fn panicked(naming: &Naming, trustee: ThreadId, message: impl Into<Box<str>>) -> Error {
     let (function, message) = (naming.describe(), message.into());
     Error::from(error::DelegatedPanicked { function, trustee, message })
+}
+
+#[cold]
+fn has_no_number(naming: &Naming, unnamed: &Unnamed) -> Error {
+    match unnamed {
+        Unnamed::InLibrary => in_library(naming),
+        Unnamed::TooMany => {
+            let value = naming.describe();
+            let reason = "a thread names 65,520 functions to a trustee at most";
+            Error::from(error::InvalidArgument { argument: "function", value, reason })
+        }
+    }
 }
 
 #[cold]
@@ -748,8 +759,9 @@ impl<R: Message> Answer<'_, R> {
         self.caller.flush(worker, here);
         for look in 0..LOOKS {
             if self.caller.take_answers(&delegation, here)
-                && let Some(outcome) = self.caller.poll_waiter(waiter, None)
+                && let Some(outcome) = self.caller.poll_waiter(waiter)
             {
+                delegation.heeds_one();
                 return Some(outcome);
             }
             if look % 8 == 7 {
@@ -767,7 +779,7 @@ impl<R: Message> Future for Answer<'_, R> {
 
     fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Outcome> {
         let Some(waiter) = self.waiter.get() else { panic!("not polled after completion") };
-        if let Some(outcome) = self.caller.poll_waiter(waiter, Some(context.waker())) {
+        if let Some(outcome) = self.caller.poll_waiter(waiter) {
             self.waiter.set(None);
             return Poll::Ready(outcome);
         }
@@ -779,6 +791,8 @@ impl<R: Message> Future for Answer<'_, R> {
             return Poll::Ready(outcome);
         }
         // A round finds the answer, and wakes the waker.
+        let waker = Some(context.waker()).filter(|waker| !self.ct.worker().has_waker(waker));
+        self.caller.set_waker(waiter, waker);
         Poll::Pending
     }
 }

@@ -1,6 +1,6 @@
 //! Handles on their way from thread to thread.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use super::desk::DeskPlaces;
@@ -19,7 +19,9 @@ pub(super) struct Whereabouts {
 /// The handles that a thread has of a value: they share an edge.
 pub(super) struct Hold {
     pub(super) of: Whereabouts,
-    pub(super) edge: std::cell::Cell<u128>,
+    pub(super) edge: Cell<u128>,
+    /// The place of the pair with the trustee among the thread's, when it was last used.
+    pub(super) caller: Cell<usize>,
     pub(super) delegation: Rc<Delegation>,
 }
 
@@ -77,8 +79,14 @@ impl Way {
         Self { delegation: Rc::clone(delegation), other, gives: RefCell::default() }
     }
 
-    pub(super) fn into_gives(self) -> Vec<Give> {
-        self.gives.into_inner()
+    #[inline]
+    pub(super) fn has_gives(&self) -> bool {
+        !self.gives.borrow().is_empty()
+    }
+
+    /// Takes what other trustees must know.
+    pub(super) fn take_gives(&self) -> Vec<Give> {
+        self.gives.take()
     }
 
     /// Sends a handle.

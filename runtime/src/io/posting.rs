@@ -259,6 +259,12 @@ pub(crate) trait Operations: Thread {
         self.io().idle.get().is_some_and(|idle| idle.wake_here(waker))
     }
 
+    /// Returns whether this is the thread's waker.
+    #[inline]
+    fn has_waker(&self, waker: &Waker) -> bool {
+        self.io().idle.get().is_some_and(|idle| idle.waker().will_wake(waker))
+    }
+
     /// Returns the thread's waker and timers.
     fn idle_state(&self) -> &Idle {
         let io = self.io();
