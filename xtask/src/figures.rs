@@ -126,6 +126,7 @@ figures! {
         "trust.counter.ratio_to_lock" Printed "times" "rate of a delegated counter to which 64 simulated threads of one task add, over that of a counter under a far-memory lock"
         "trust.counter.ratio_to_faa" Printed "times" "the same, over that of a word to which the memory node adds"
         "trust.counter_16.ratio_to_faa" Printed "times" "the same with 16 tasks on each thread"
+        "trust.counter_16.by_nic.ratio_to_faa" Printed "times" "the same if the trustee's execution of requests took no time"
     }
     "target/release/delegation" {
         "shm.trust.apply.ratio_to_raw" Printed "times" "time of an awaited request to another process's value on `shm:`, over that of a message there and back through two cache lines"
@@ -157,6 +158,8 @@ figures! {
     "cargo xtask instructions" {
         "instructions.lazy-list.update" Printed "instructions" "instructions to insert and remove a key of a lazy list with one other key on `local:`, alone, counted by callgrind"
         "instructions.lazy-list.update.native" Printed "instructions" "of the same list by hand on `crossbeam-epoch`"
+        "instructions.trust.request" Printed "instructions" "a client's share of a delegated request that it awaits, one of eight that are made at one time"
+        "instructions.trust.request.served" Printed "instructions" "the share of its trustee, which gets them in batches of four"
         "instructions.lazy-list.update.ratio" Printed "times" "instructions of a lazy list's insertion and removal on `local:`, over those of the same list by hand"
         "instructions.load" Printed "instructions" "of an `Atomic`'s load"
         "instructions.store" Printed "instructions" "of its store"

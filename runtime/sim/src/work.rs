@@ -43,7 +43,7 @@ impl Default for Costs {
             posted: 60 * NANOSECOND,
             completed: 60 * NANOSECOND,
             cached: 10 * NANOSECOND,
-            served: 100 * NANOSECOND,
+            served: 40 * NANOSECOND,
             counts: true,
         }
     }

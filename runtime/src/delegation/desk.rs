@@ -45,7 +45,7 @@ use crate::memory::holdings::Content;
 use crate::memory::worker::Worker;
 use farfield_fabric::host::first_line;
 use farfield_fabric::program::{self, FunctionName, NamedFunction};
-use farfield_sim::Plant;
+use farfield_sim::{Plant, Work};
 use farfield_words::{Address, Message as _, Reader, ThreadId, WORD_BYTES, Writer};
 
 /// The bells of a desk.
@@ -607,6 +607,9 @@ impl Desk {
             let Some(function) = pair.functions.get(usize::from(head.function - number::FIRST)) else {
                 return Status::Refused(Refusal::Undecodable);
             };
+            if let Some(sim) = worker.io.endpoint.virtual_time() {
+                sim.compute(Work::RequestServed);
+            }
             let (value, methods) = match in_use.take(head.object) {
                 Ok(taken) => taken,
                 Err(refusal) => return Status::Refused(refusal),

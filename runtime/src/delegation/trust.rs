@@ -104,12 +104,13 @@ pub struct StoredTrust<T: 'static> {
 
 impl ComputeThread {
     /// Gives a value to this thread, its trustee, and returns the first handle of it. The thread executes the requests of others while it waits for
-    /// anything, and whenever it pins a guard. Without requests it sleeps, if far memory is mapped.
+    /// anything, and whenever it pins a guard. Without requests it sleeps, if far memory is mapped. On `tcp:` and `rdma:` it reads its mailboxes again and again, while it awaits
+    /// something.
     ///
     /// No round trip, but for the first value of a thread: then one for each desk of an ended trustee, or four to make one.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] on `tcp:` and `rdma:`; those of an allocation.
+    /// Those of an allocation. [`Error::InvalidArgument`] if the thread has 2^20 values.
     pub async fn entrust<T: 'static>(&self, value: T) -> Result<Trust<T>> {
         self.entrust_with(value, &[]).await
     }

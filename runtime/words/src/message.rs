@@ -14,7 +14,7 @@ use crate::{WORD_BYTES, Word, fingerprint};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be sent to another thread's process",
     label = "not a message",
-    note = "messages are words (integers of fixed width, floats, `bool`, `char`, `RemotePtr<T>`, types with `#[derive(Word)]`), `String`, `Trust<T>`, tuples, arrays, `Vec`, `Option` and `Result` of messages, and types with `#[derive(Message)]`"
+    note = "messages are words (integers of fixed width, floats, `bool`, `char`, `RemotePtr<T>`, types with `#[derive(Word)]`), `String`, `Trust<T>`, tuples, arrays, `Vec`, `Option` and `Result` of messages, types with `#[derive(Message)]`, and `Serde<T>` of whatever serde carries (feature `serde`)"
 )]
 pub trait Message: Sized + 'static {
     /// Differs from that of every type that is written otherwise.
