@@ -446,3 +446,56 @@ mod by_serde {
         });
     }
 }
+
+// ---- stored handles --------------------------------------------------------------------------------------------
+
+/// Counts the events of a thread that speak of stored handles.
+struct Events(std::sync::Arc<std::sync::atomic::AtomicUsize>);
+
+impl tracing::Subscriber for Events {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Message(bool);
+        impl tracing::field::Visit for Message {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0 |=
+                    field.name() == "message" && format!("{value:?}").starts_with("a stored handle is freed");
+            }
+        }
+        let mut message = Message(false);
+        event.record(&mut message);
+        self.0.fetch_add(usize::from(message.0), std::sync::atomic::Ordering::Relaxed);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn a_stored_handle_that_is_freed_without_being_taken_out_is_reported() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let count = std::sync::Arc::default();
+    let events = Events(std::sync::Arc::clone(&count));
+    // The simulator runs all threads on this one.
+    tracing::subscriber::with_default(events, || {
+        Cluster::connect("sim:leaks=ignore").unwrap().run(1, async |ct| {
+            let trust = ct.entrust(5_u64).await?;
+            drop(Trust::take(trust.clone().store(ct).await?, ct).await?);
+            assert_eq!(count.load(Relaxed), 0, "it was taken out");
+            ct.delete(trust.clone().store(ct).await?).await?;
+            assert_eq!(count.load(Relaxed), 1);
+            let g = ct.pin();
+            let stored = trust.store(ct).await?;
+            g.sched_reclaim(stored.shared(&g)).await?;
+            assert_eq!(count.load(Relaxed), 2);
+            Ok(())
+        })
+    })
+    .unwrap();
+}

@@ -10,6 +10,8 @@ use farfield_examples::{HarrisList, LazyList, MsQueue, TreiberStack};
 
 /// Number of keys in each set, and in the map.
 pub const KEYS: u64 = 256;
+/// Number of delegated counters that are requested. There are more processes, so some counters have no requests any more while their threads live.
+pub const TALLIES: usize = 3;
 /// Number of records.
 pub const RECORDS: usize = 3;
 /// Words of a record.
@@ -41,11 +43,17 @@ pub enum Target {
     Records,
     /// The map.
     Map,
+    /// The delegated counters of the crash test, which performs their operations itself.
+    Tallies,
 }
 
 impl Target {
     /// All targets, by number.
-    pub const ALL: [Self; 6] = [Self::Lazy, Self::Harris, Self::Stack, Self::Queue, Self::Records, Self::Map];
+    pub const ALL: [Self; 7] =
+        [Self::Lazy, Self::Harris, Self::Stack, Self::Queue, Self::Records, Self::Map, Self::Tallies];
+    /// The structures.
+    pub const STRUCTURES: [Self; 6] =
+        [Self::Lazy, Self::Harris, Self::Stack, Self::Queue, Self::Records, Self::Map];
     /// The sets.
     pub const SETS: [Self; 2] = [Self::Lazy, Self::Harris];
 
@@ -55,6 +63,7 @@ impl Target {
             Self::Lazy | Self::Harris | Self::Map => KEYS,
             Self::Stack | Self::Queue => 1,
             Self::Records => RECORDS as u64,
+            Self::Tallies => TALLIES as u64,
         }
     }
 }
@@ -175,6 +184,7 @@ impl Structures {
             (Target::Map, Operation::Remove) => Ok(self.map.take(&key, ct).await?.unwrap_or(0)),
             (Target::Map, Operation::Upsert) => self.map.upsert(&key, &value, ct).await.map(|()| 1),
             (Target::Stack | Target::Queue, Operation::Get)
+            | (Target::Tallies, _)
             | (Target::Records, Operation::Remove)
             | (_, Operation::Upsert) => Err(Error::other(format!("{target:?} has no {operation:?}"))),
         }
@@ -189,8 +199,8 @@ mod tests {
     fn inserted_values_are_returned() -> Result<()> {
         farfield::Cluster::connect("local:")?.run(1, async |ct| {
             let all = Structures::attach(ct).await?;
-            for target in Target::ALL {
-                assert_eq!(Target::ALL[target as usize], target);
+            assert!(Target::ALL.into_iter().enumerate().all(|(number, target)| target as usize == number));
+            for target in Target::STRUCTURES {
                 let out = if target == Target::Records { Operation::Get } else { Operation::Remove };
                 assert_eq!(all.perform(target, out, 0, 0, ct).await?, 0, "{target:?}");
                 assert_eq!(all.perform(target, Operation::Insert, 0, 77, ct).await?, 1, "{target:?}");

@@ -24,7 +24,7 @@ use crate::pointer::RemotePtr;
 use crate::session::ComputeThread;
 use farfield_fabric::program;
 use farfield_macros::remote;
-use farfield_words::{Address, ThreadId, WORD_BYTES};
+use farfield_words::{Address, Remote as _, ThreadId, WORD_BYTES};
 
 /// The root of all desks.
 const ROOT: &str = "farfield desks";
@@ -453,6 +453,21 @@ pub(super) async fn refuse_hellos(ct: &ComputeThread, here: Here<'_>, desk: Desk
 
 // ---- desks -----------------------------------------------------------------------------------------------------
 
+impl ComputeThread {
+    /// Returns the bytes of all desks, which are never freed: for tests that look for lost memory. One round trip for each.
+    #[doc(hidden)]
+    pub async fn desk_bytes(&self) -> Result<u64> {
+        let root = all_desks(self).await?;
+        let mut at = root.first().load(&self.pin()).await?.as_ptr().address();
+        let mut bytes = Desks::SIZE.max(2 * WORD_BYTES) as u64;
+        while !at.is_null() {
+            bytes += DeskObject::SIZE as u64;
+            at = Address::from_bits(self.read_word(DeskPlaces(at).next()).await?);
+        }
+        Ok(bytes)
+    }
+}
+
 /// Gives the thread a desk, unless it has one.
 pub(super) async fn take_desk(ct: &ComputeThread, delegation: &Rc<Delegation>) -> Result<()> {
     if delegation.desk().is_some() {
@@ -474,10 +489,13 @@ pub(super) async fn take_desk(ct: &ComputeThread, delegation: &Rc<Delegation>) -
     read.map(drop)
 }
 
+async fn all_desks(ct: &ComputeThread) -> Result<RemotePtr<Desks>> {
+    ct.root_or_init(ROOT, async || Desks::new_in(ct, Desks::init()).await?.write(ct).await).await
+}
+
 /// Finds a desk without an owner, or makes one. It is the thread's.
 async fn find_desk(ct: &ComputeThread) -> Result<DeskPlaces> {
-    let root =
-        ct.root_or_init(ROOT, async || Desks::new_in(ct, Desks::init()).await?.write(ct).await).await?;
+    let root = all_desks(ct).await?;
     let me = ct.id().number().get();
     let mut first = root.first().load(&ct.pin()).await?.as_ptr();
     let mut desk = first;

@@ -23,11 +23,13 @@ use crate::cell::Blob;
 use crate::error::{self, Error, Result};
 use crate::io::operations::*;
 use crate::pointer::RemotePtr;
+use crate::pointer::counted::STORED_HANDLE;
 use crate::session::ComputeThread;
 use farfield_fabric::host::first_line;
 use farfield_macros::remote;
 use farfield_sim::Plant;
 use farfield_words::fingerprint;
+use farfield_words::fingerprint_of;
 use farfield_words::{Message, Reader, ThreadId, WORD_BYTES, Writer};
 
 /// A handle of a value that belongs to one compute thread, its *trustee*, which executes what others request of it.
@@ -94,13 +96,16 @@ impl<T: 'static> Message for Trust<T> {
     }
 }
 
-/// A handle in far memory, made by [`Trust::store`]. It counts until it is [taken](Trust::take) out.
+/// A handle in far memory, made by [`Trust::store`]. It counts until it is [taken](Trust::take) out. If its object is freed before, that is reported as a `tracing` event: the value
+/// is then not dropped before its trustee ends.
 #[remote(crate = crate)]
 pub struct StoredTrust<T: 'static> {
     words: [u64; HANDLE_WORDS],
     #[local]
     value: PhantomData<fn() -> T>,
 }
+
+const _: () = assert!(fingerprint_of::<StoredTrust<()>>() == STORED_HANDLE, "see `pointer::counted`");
 
 impl ComputeThread {
     /// Gives a value to this thread, its trustee, and returns the first handle of it. The thread executes the requests of others while it waits for
@@ -604,7 +609,7 @@ impl<T: 'static> Trust<T> {
             wait_until(ct, || blocked.get() == 0).await;
         }
         let trust = Self { hold: delegation.hold(of, edge), value: PhantomData };
-        ct.delete(stored).await?;
+        ct.delete_unreported::<StoredTrust<T>>(stored.address()).await?;
         Ok(trust)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use super::counted::report_if_counted;
 use super::{MaybeMarks, Shared};
 use crate::epoch::Pin;
 use crate::error::Result;
@@ -100,6 +101,7 @@ impl Guard<'_> {
         object: Shared<'_, T, M>,
     ) -> impl Future<Output = Result<()>> {
         let at = object.address();
+        report_if_counted::<T>(at);
         at_first_poll(move || self.ct.retire_object::<T>(at).ok_or(at), |at| self.finish_retirement::<T>(at))
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::rc::Rc;
 
+use super::counted::report_if_counted;
 use super::{Pointer, RemotePtr};
 use crate::error::Result;
 use crate::io::at_first_poll;
@@ -65,10 +66,14 @@ impl ComputeThread {
     #[inline]
     pub fn delete<P: Pointer<Pointee: Remote>>(&self, object: P) -> impl Future<Output = Result<()>> {
         let at = object.points_to();
-        at_first_poll(
-            move || self.delete_object::<P::Pointee>(at).ok_or(at),
-            |at| self.finish_deletion::<P::Pointee>(at),
-        )
+        report_if_counted::<P::Pointee>(at);
+        self.delete_unreported::<P::Pointee>(at)
+    }
+
+    /// Frees an object that does not count any more.
+    #[inline]
+    pub(crate) fn delete_unreported<T: Remote>(&self, at: Address) -> impl Future<Output = Result<()>> {
+        at_first_poll(move || self.delete_object::<T>(at).ok_or(at), |at| self.finish_deletion::<T>(at))
     }
 
     /// The part of a deletion that may wait. An object with a tail is not freed yet.

@@ -10,6 +10,7 @@
 //! The first three are `Copy`. `RemotePtr` and `Shared` dereference to `T`'s accessors: `ptr.next()` is the place of the field `next`, an address
 //! that is computed without a memory access.
 
+pub(crate) mod counted;
 mod guard;
 mod held;
 mod remote_ptr;

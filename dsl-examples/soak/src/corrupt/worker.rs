@@ -91,7 +91,7 @@ async fn work(ct: &ComputeThread, seed: u64, progress: &Progress) -> Result<()> 
             5 => lock(extras, value, ct).await?,
             6 if value % 16 == 0 => replace_buffer(extras, rng.random_range(1..=MOST_WORDS), ct).await?,
             target => {
-                let target = Target::ALL[target % Target::ALL.len()];
+                let target = Target::STRUCTURES[target % Target::STRUCTURES.len()];
                 let with_key = target == Target::Records || Target::SETS.contains(&target);
                 let operation = match rng.random_range(0..4) {
                     0 if with_key => Operation::Get,

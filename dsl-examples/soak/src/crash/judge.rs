@@ -9,6 +9,7 @@ use farfield_examples::{HarrisList, LazyList, MsQueue, TreiberStack, harris_list
 use super::log::{self, Call};
 use super::sequence::Order;
 use super::set::Has;
+use super::tally::{self, Tallies};
 use super::{register, sequence, set};
 use crate::structures::{Control, HALF, Operation, Structures, Target};
 
@@ -92,6 +93,9 @@ pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
         if let Err(error) = all.map.check(ct).await {
             verdict.faults.push(format!("the map is broken: {error}"));
         }
+        let tallies = Tallies::shared(ct).await?;
+        tally::clear(tallies, ct).await?;
+        verdict.reachable_bytes += bytes_of::<Tallies>(1) + ct.desk_bytes().await?;
         // So that none of its objects is reachable. An object that this does not free is leaked.
         all.map.destroy(ct).await?;
         while ct.reclamation().await?.retired_objects > 0 {
@@ -110,7 +114,7 @@ pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
 
 /// Looks up every key, reads every record, and removes all values: the final contents are part of the history.
 async fn observe_all(all: &Structures, histories: &mut Histories, ct: &ComputeThread) -> Result<()> {
-    for target in Target::ALL {
+    for target in Target::STRUCTURES {
         let has_values = matches!(target, Target::Stack | Target::Queue);
         let operation = if has_values { Operation::Remove } else { Operation::Get };
         for key in 0..target.keys() {
@@ -138,5 +142,6 @@ fn explain(target: Target, calls: &[Call]) -> std::result::Result<(), String> {
         Target::Stack => sequence::explain(calls, Order::Last),
         Target::Queue => sequence::explain(calls, Order::First),
         Target::Records => register::explain(calls),
+        Target::Tallies => tally::explain(calls),
     }
 }

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`log`] | the operations of a process, in a file that survives it |
+//! | [`tally`] | counters that are delegated: whether each request was executed as its answer says |
 //! | [`work`] | a process that operates on all [structures](crate::structures) until it is stopped or killed |
 //! | [`judge`] | checks the structures, the memory and all logs |
 //! | [`set`] | decides whether the operations on a key of a set or a map are linearizable |
@@ -16,4 +17,5 @@ pub mod log;
 pub mod register;
 pub mod sequence;
 pub mod set;
+pub mod tally;
 pub mod work;

@@ -2,17 +2,19 @@
 
 use std::path::Path;
 
-use farfield::{Cluster, ComputeThread, Error, Result};
+use farfield::{Cluster, ComputeThread, Error, RemotePtr, Result};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::log::{Log, value_of};
+use super::tally::{self, Tallies};
 use crate::structures::{HALF, Operation, Structures, Target};
 
 /// Number of operations between two checks of the stop flag.
 const OPERATIONS_PER_CHECK: u32 = 16;
 
-/// Operates and logs its operations. Half of them insert; the others remove, read a record, or set or read a value of the map.
+/// Operates and logs its operations. Half of them insert; the others remove, read a record, or set or read a value of the map. The process is a trustee of a
+/// counter, too, and requests those of others.
 ///
 /// # Errors
 /// Those of the structures, and of the log.
@@ -22,9 +24,16 @@ pub fn work(url: &str, log: &Path, seed: u64) -> Result<()> {
         let mut log = Log::create(log).map_err(Error::other)?;
         let all = Structures::attach(ct).await?;
         let mut rng = SmallRng::seed_from_u64(seed);
+        let tallies = Tallies::shared(ct).await?;
+        let event = all.control.events().fetch_add(ct, 1).await?;
+        tally::entrust(tallies, event + 1, ct).await?;
         while all.control.stop().load(ct).await? == 0 {
             for _ in 0..OPERATIONS_PER_CHECK {
                 let target = Target::ALL[rng.random_range(0..Target::ALL.len())];
+                if target == Target::Tallies {
+                    request(&all, tallies, &mut log, rng.random_range(0..target.keys()), ct).await?;
+                    continue;
+                }
                 let other = match target {
                     Target::Records => Operation::Get,
                     Target::Map => [Operation::Get, Operation::Upsert, Operation::Remove, Operation::Remove]
@@ -43,6 +52,21 @@ pub fn work(url: &str, log: &Path, seed: u64) -> Result<()> {
         Ok(())
     })?;
     Ok(())
+}
+
+/// Requests a delegated counter, and logs that.
+async fn request(
+    all: &Structures,
+    tallies: RemotePtr<Tallies>,
+    log: &mut Log,
+    slot: u64,
+    ct: &ComputeThread,
+) -> Result<()> {
+    let event = all.control.events().fetch_add(ct, 1).await?;
+    log.invoked(event, Target::Tallies, Operation::Insert, slot).map_err(Error::other)?;
+    let answer = tally::count(tallies, slot, ct).await?;
+    let event = all.control.events().fetch_add(ct, 1).await?;
+    log.returned(event, answer).map_err(Error::other)
 }
 
 /// Performs an operation and logs it.
