@@ -153,7 +153,9 @@ impl<R> Beside<'_, R> {
                 let mut context = TaskContext::from_waker(&waker);
                 self.jobs.retain_mut(|job| job.as_mut().poll(&mut context).is_pending());
                 delegation.stir();
-                has_worked |= self.jobs.len() < before || delegation.has_told();
+                has_worked |= self.jobs.len() < before;
+                // The body is polled next, and takes the answers that the jobs have brought.
+                has_worked |= delegation.takes_told();
             }
             if !has_worked {
                 return Poll::Pending;

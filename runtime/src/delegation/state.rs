@@ -163,9 +163,9 @@ impl Delegation {
         }
     }
 
-    /// Returns whether futures have answers, and the thread was not woken yet.
-    pub(super) fn has_told(&self) -> bool {
-        self.told.get() > 0
+    /// Returns whether futures have answers of which the thread was not told yet. All of them are polled now.
+    pub(super) fn takes_told(&self) -> bool {
+        self.told.replace(0) > 0
     }
 
     pub(super) fn begin(&self, job: Job) {
