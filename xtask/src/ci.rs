@@ -68,8 +68,12 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     options.delete(LOOM_TARGET)?;
     // Tests with thousands of seeds, which only optimised builds run.
     let members = ["cargo", "test", "--release", "--quiet", "-p", "farfield", "--lib", "--", "evicted"];
-    let programs =
-        ["cargo", "test", "--release", "--quiet", "-p", "farfield-soak", "--test", "planted_runtime"];
+    let programs = [
+        &["cargo", "test", "--release", "--quiet"],
+        &workspace::PROGRAMS[..],
+        &["--test", "planted_runtime"],
+    ];
+    let programs = programs.concat();
     step("crash recovery", || {
         workspace::run(&members, &[])?;
         workspace::run(&programs, &[])
@@ -146,7 +150,7 @@ fn sets() -> Result<(), String> {
             ("8", "2", "50", "sim:nodes=2"),
         ] {
             let command = format!(
-                "cargo run --release --quiet --bin intset -- --structure {structure} --cluster {cluster} --threads {threads} \
+                "cargo run --release --quiet -p farfield-cli -p farfield-examples --bin intset -- --structure {structure} --cluster {cluster} --threads {threads} \
                  --tasks {tasks} --insert {share} --remove {share} --num-ops 2000 --key-ub 256 --format json"
             );
             let printed = output(&command.split_whitespace().collect::<Vec<_>>())?;

@@ -40,7 +40,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::results::Format;
 use crate::workspace::process::{Pipes, Process};
-use crate::workspace::{self, run as command, target};
+use crate::workspace::{self, PROGRAMS, run as command, target};
 
 /// Options of the crash test.
 #[derive(Clone, Copy, Args)]
@@ -257,8 +257,7 @@ impl Worker {
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
-    let build = ["cargo", "build", "--release", "--quiet", "-p", "farfield-cli", "-p", "farfield-soak"];
-    command(&build, &[])?;
+    command(&[&["cargo", "build", "--release", "--quiet"], &PROGRAMS[..]].concat(), &[])?;
     let programs = target().join("release");
     let mut figures = Vec::new();
     for way in [Way::Swept, Way::Collected] {

@@ -13,6 +13,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// The packages of the programs that are tested optimised, in all steps the same, so that each is built once. Without mutants, which take most of
+/// the time.
+pub(crate) const PROGRAMS: [&str; 5] = ["-p", "farfield-cli", "-p", "farfield-soak", "--no-default-features"];
+
 /// The workspace's folder.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a member of the workspace").to_owned()

@@ -166,7 +166,7 @@ fn one_line(message: &str) -> String {
     said.join(" ").trim_start_matches("error: ").to_owned()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "mutants"))]
 mod tests {
     use super::*;
     use farfield_soak::mutants::MUTANTS;

@@ -1,4 +1,5 @@
-//! Mutants: copies of the structures with a planted bug each, made by the build script from [`planted`](crate::planted).
+//! Mutants: copies of the structures with a planted bug each, made by the build script from [`planted`](crate::planted). Without the
+//! feature `mutants` there are none.
 
 // Edits may leave items unused, and mutants need not pass lints.
 #![allow(unused, unreachable_pub, clippy::all, clippy::pedantic)]

@@ -5,7 +5,7 @@
 //!
 //! - the position of a [`Signature`]: a static of the program that knows the type of the function. It is recognised by a mark of 128 bits in the image's
 //!   data, where no far memory is, and no value of a program;
-//! - a tag, which binds both positions to each other and to the build. [`name`] alone makes tags, of a function and a signature of its type.
+//! - a tag, which binds both positions to each other and to the build. [`Nameable::name`] alone makes tags, of a function and a signature of its type.
 //!
 //! [`resolve`] refuses a name of another build, a position outside of the image, and a tag that does not fit. So a name that was overwritten in far memory
 //! passes with a probability of 2^-64. It is no protection against a program that computes tags on purpose; nor is anything else that such a program, with the
@@ -80,7 +80,7 @@ impl NamedFunction {
         if self.function_type != TypeId::of::<F>() || size_of::<F>() != size_of::<usize>() {
             return None;
         }
-        // SAFETY: `resolve` made this value of a name whose tag binds `address` to a signature of `F`. `name` made that tag, in this build, of a value of
+        // SAFETY: `resolve` made this value of a name whose tag binds `address` to a signature of `F`. `Nameable::name` made that tag, in this build, of a value of
         // type `F` at the same position of the image's code. So the address is that value, and `F` is as large as a `usize`.
         Some(unsafe { std::mem::transmute_copy::<usize, F>(&self.address) })
     }
@@ -125,14 +125,6 @@ impl<P: Copy + 'static> Nameable<P> {
         let signature = image.position(at, size_of::<Signature<P>>(), &image.data)?;
         Some(FunctionName { signature, function, tag: image.tag(signature, function) })
     }
-}
-
-/// Names a function. `None` if it, or its signature, is not in the image of the main program.
-pub fn name<P: Copy + 'static, F: Copy + 'static>(
-    signature: &'static Signature<P>,
-    function: F,
-) -> Option<FunctionName> {
-    Nameable::new(signature, function)?.name()
 }
 
 /// Finds the function of a name, and the payload of its signature. `None` if this build has no such function.
@@ -283,6 +275,10 @@ fn hash_of_executable() -> [u64; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn name<F: Copy + 'static>(signature: &'static Signature<u8>, function: F) -> Option<FunctionName> {
+        Nameable::new(signature, function)?.name()
+    }
 
     type Sum = fn(u64, u64) -> u64;
 

@@ -560,10 +560,17 @@ async fn finish(ct: &ComputeThread, delegation: Rc<Delegation>) {
     let patience = ct.cluster().simulation().map_or(PATIENCE, |simulation| simulation.rtt() * PATIENCE_RTTS);
     let until = ct.io.endpoint.now().saturating_add(patience);
     let is_late = || ct.io.endpoint.now() >= until;
-    let all_quiet = || delegation.has_nothing_to_send() && delegation.callers().iter().all(is_quiet);
+    // Each look of this one is followed by a whole round: there is nothing else to do.
+    let all_quiet = || {
+        delegation.stir();
+        delegation.has_nothing_to_send() && delegation.callers().iter().all(is_quiet)
+    };
     wait_until(ct, || all_quiet() || is_late()).await;
     delegation.callers().iter().for_each(|caller| caller.close(ct.worker(), here));
-    let all_over = || delegation.callers().iter().all(|caller| caller.is_over());
+    let all_over = || {
+        delegation.stir();
+        delegation.callers().iter().all(|caller| caller.is_over())
+    };
     wait_until(ct, || all_over() || is_late()).await;
     for caller in delegation.callers() {
         if !caller.is_over() {

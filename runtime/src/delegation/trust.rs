@@ -141,10 +141,11 @@ struct Unsent<A: Message> {
 }
 
 /// A request that was begun.
-enum Begun<A: Message> {
+enum Begun<A: Message, W> {
     /// The number of its waiter.
     InQueue(u32),
-    Large(Unsent<A>, Waiter),
+    /// It has no waiter before its arguments are stored: its pair may be another one then.
+    Large(Unsent<A>, W),
 }
 
 /// Sends what other trustees must know of a message before it is sent.
@@ -300,7 +301,7 @@ impl<T: 'static> Trust<T> {
             wait_until(ct, || !caller.is_full()).await;
             (caller, number) = self.still(delegation, &naming, caller, number)?;
         }
-        let waiter = self.then(&caller, naming, then);
+        let waiter = self.then(naming, then);
         if let Begun::Large(unsent, waiter) = self.begin(delegation, &caller, number, args, waiter) {
             self.send_large(ct, delegation, &naming, (caller, number), unsent, waiter).await?;
         }
@@ -322,7 +323,7 @@ impl<T: 'static> Trust<T> {
         let (caller, number) = self.named(delegation, &naming)?;
         let this = Rc::clone(delegation);
         let then = move |result| then(result, &Reaction::new(&this));
-        let waiter = self.then(&caller, naming, then);
+        let waiter = self.then(naming, then);
         match self.begin(delegation, &caller, number, args, waiter) {
             Begun::InQueue(_) => Ok(()),
             Begun::Large(unsent, _) => Err(too_large(unsent.words.len())),
@@ -382,22 +383,22 @@ impl<T: 'static> Trust<T> {
         if caller.is_retired.get() { self.named(delegation, naming) } else { Ok((caller, number)) }
     }
 
-    /// Puts a request into the queue, unless its arguments are too large.
+    /// Puts a request into the queue, unless its arguments are too large. `waiter` makes its waiter, for the pair in whose queue it is.
     #[inline]
-    fn begin<A: Message>(
+    fn begin<A: Message, W: FnOnce(&Rc<Caller>) -> Waiter>(
         &self,
         delegation: &Rc<Delegation>,
         caller: &Rc<Caller>,
         function: u16,
         args: A,
-        waiter: Waiter,
-    ) -> Begun<A> {
+        waiter: W,
+    ) -> Begun<A, W> {
         let way = Way::new(delegation, self.trustee());
         let head = RequestHead { function, object: self.hold.of.object, words: 0, is_far: false };
         match caller.write_request(head, |words| args.write(&mut Writer::new(words, &way))) {
             Ok(words) => {
                 let blocked = tell_others(delegation, &way);
-                Begun::InQueue(caller.enqueue_written(delegation, MAIN, words, blocked, waiter))
+                Begun::InQueue(caller.enqueue_written(delegation, MAIN, words, blocked, waiter(caller)))
             }
             Err(words) => Begun::Large(Unsent { words, way: Some(way), args: PhantomData }, waiter),
         }
@@ -411,7 +412,7 @@ impl<T: 'static> Trust<T> {
         naming: &Naming,
         (caller, number): (Rc<Caller>, u16),
         mut unsent: Unsent<A>,
-        waiter: Waiter,
+        waiter: impl FnOnce(&Rc<Caller>) -> Waiter,
     ) -> Result<(Rc<Caller>, u32)> {
         if unsent.words.len() * WORD_BYTES > Blob::MAX_BYTES {
             return Err(too_large(unsent.words.len()));
@@ -422,7 +423,7 @@ impl<T: 'static> Trust<T> {
         let place = stored.place();
         let object = self.hold.of.object;
         let head = RequestHead { function, object, words: place.len() as u8, is_far: true };
-        let waiter = caller.enqueue(delegation, head, &place, blocked, waiter);
+        let waiter = caller.enqueue(delegation, head, &place, blocked, waiter(&caller));
         caller.keep(waiter, Some(stored));
         Ok((caller, waiter))
     }
@@ -430,15 +431,17 @@ impl<T: 'static> Trust<T> {
     /// Makes the waiter of a request whose result `then` receives.
     fn then<R: Message>(
         &self,
-        caller: &Rc<Caller>,
         naming: Naming,
         then: impl FnOnce(Result<R>) + 'static,
-    ) -> Waiter {
-        let (trustee, caller) = (self.trustee(), Rc::clone(caller));
-        let then = move |delegation: &Rc<Delegation>, outcome: Outcome| {
-            receive(delegation, &caller, trustee, naming, outcome, then);
-        };
-        Waiter::Then(Box::new(then))
+    ) -> impl FnOnce(&Rc<Caller>) -> Waiter + 'static {
+        let trustee = self.trustee();
+        move |caller| {
+            let caller = Rc::clone(caller);
+            let then = move |delegation: &Rc<Delegation>, outcome: Outcome| {
+                receive(delegation, &caller, trustee, naming, outcome, then);
+            };
+            Waiter::Then(Box::new(then))
+        }
     }
 
     /// Calls a function of this thread's own value.
@@ -496,15 +499,16 @@ impl<T: 'static> Trust<T> {
             return self.call_here(delegation, &naming, args, here);
         }
         let (mut caller, number) = self.named(delegation, &naming)?;
-        let waiter = match self.begin(delegation, &caller, number, args, Waiter::Future(None)) {
-            Begun::InQueue(waiter) => waiter,
-            Begun::Large(unsent, waiter) => {
-                let pair = (caller, number);
-                let sent = self.send_large(ct, delegation, &naming, pair, unsent, waiter).await?;
-                caller = sent.0;
-                sent.1
-            }
-        };
+        let waiter =
+            match self.begin(delegation, &caller, number, args, |_: &Rc<Caller>| Waiter::Future(None)) {
+                Begun::InQueue(waiter) => waiter,
+                Begun::Large(unsent, waiter) => {
+                    let pair = (caller, number);
+                    let sent = self.send_large(ct, delegation, &naming, pair, unsent, waiter).await?;
+                    caller = sent.0;
+                    sent.1
+                }
+            };
         caller.flush_early(ct.worker());
         let answer = Answer::<R> {
             ct,

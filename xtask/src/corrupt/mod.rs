@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::workspace::{create_folder, run as command, target, write};
+use crate::workspace::{PROGRAMS, create_folder, run as command, target, write};
 use cluster::{Cluster, Paths, ProgramState, Records, Setup};
 use watched::Failure;
 
@@ -81,8 +81,7 @@ struct Found {
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), String> {
-    let build = ["cargo", "build", "--release", "--quiet", "-p", "farfield-cli", "-p", "farfield-soak"];
-    command(&build, &[])?;
+    command(&[&["cargo", "build", "--release", "--quiet"], &PROGRAMS[..]].concat(), &[])?;
     let logs = target().join("corrupt").join(std::process::id().to_string());
     create_folder(&logs)?;
     let (seed, only) = (options.seed, options.only.clone());
