@@ -17,6 +17,141 @@ struct Counter {
     value: Atomic<u64>,
 }
 
+/// Runs a body on the threads of a cluster with a memory node of its own.
+fn run<R: Send>(
+    threads: usize,
+    parameters: &str,
+    body: impl AsyncFn(&ComputeThread) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let mut options = MemoryNodeOptions::new("tcp://127.0.0.1:0");
+    options.segment_bytes = 1 << 20;
+    let node = MemoryNode::listen(&options).unwrap();
+    let (url, stopper) = (format!("{}{parameters}", node.urls()[0]), node.stopper().unwrap());
+    let serving = std::thread::spawn(move || node.serve().unwrap());
+    let results = Cluster::connect(&url).unwrap().run(threads, body);
+    stopper.stop();
+    serving.join().unwrap();
+    results
+}
+
+/// READs, and the time in which they were posted.
+#[derive(Clone, Copy, Default)]
+struct Reads {
+    count: u64,
+    time: Duration,
+}
+
+impl Reads {
+    fn begin(ct: &ComputeThread) -> impl Fn() -> Self {
+        let (before, began) = (ct.metrics().reads, Instant::now());
+        move || Self { count: ct.metrics().reads - before, time: began.elapsed() }
+    }
+
+    /// Returns whether they are those of looks every 20 ms, each of which takes a READ of a desk, and two of a slot.
+    fn are_seldom(self) -> bool {
+        let looks = 2 + self.time.as_millis() / 20;
+        u128::from(self.count) <= 5 * looks
+    }
+}
+
+const REQUESTS: u64 = 200;
+
+/// The READs of a client that makes requests, and then those of two threads that have nothing to do for half a second.
+fn reads_of_mailboxes(parameters: &str) -> (Reads, Vec<Reads>) {
+    let reads = run(2, parameters, async |ct| {
+        if ct.index() == 0 {
+            ct.publish("value", ct.entrust(0_u64).await?.store(ct).await?).await?;
+        }
+        ct.barrier("published").await?;
+        let value = Trust::<u64>::open(ct.lookup("value").await?, ct).await?;
+        let add = |value: &mut u64, by: u64| {
+            *value += by;
+            *value
+        };
+        let mut busy = Reads::default();
+        if ct.index() == 1 {
+            value.apply(ct, 1, add).await?;
+            let reads = Reads::begin(ct);
+            for request in 0..REQUESTS {
+                assert_eq!(value.apply(ct, 1, add).await?, request + 2);
+            }
+            busy = reads();
+        }
+        ct.barrier("requested").await?;
+        let reads = Reads::begin(ct);
+        ct.sleep(Duration::from_millis(500)).await;
+        Ok((busy, reads()))
+    });
+    let reads = reads.unwrap();
+    (reads[1].0, reads.into_iter().map(|(_, idle)| idle).collect())
+}
+
+/// The memory node forwards what arrives in mailboxes.
+#[test]
+fn watched_mailboxes_are_read_seldom() {
+    let (busy, idle) = reads_of_mailboxes("");
+    assert!(busy.are_seldom(), "{} READs in {:?} for {REQUESTS} requests", busy.count, busy.time);
+    for idle in idle {
+        assert!(idle.are_seldom(), "{} READs in {:?} without work", idle.count, idle.time);
+    }
+}
+
+/// Threads that share a connection read theirs.
+#[test]
+fn threads_that_share_a_connection_delegate_without_watches() {
+    let (busy, _) = reads_of_mailboxes("?lanes=1");
+    assert!(busy.count >= REQUESTS, "{} READs for {REQUESTS} requests", busy.count);
+}
+
+/// A trustee that maps the memory does not see what is written to a memory node's mailboxes in time, nor the other way round.
+#[test]
+fn a_trustee_that_is_reached_in_another_way_refuses() {
+    let mut options = MemoryNodeOptions::new(&format!("shm:both-ways-{}", std::process::id()));
+    options.listen.push("tcp://127.0.0.1:0".into());
+    options.segment_bytes = 1 << 20;
+    let node = MemoryNode::listen(&options).unwrap();
+    let (urls, stopper) = (node.urls().to_vec(), node.stopper().unwrap());
+    let serving = std::thread::spawn(move || node.serve().unwrap());
+    for [trustee, client] in [[0, 1], [1, 0]] {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let trustee = scope.spawn(|| {
+                Cluster::connect(&urls[trustee]).unwrap().run(1, async |ct| {
+                    ct.publish("value", ct.entrust(0_u64).await?.store(ct).await?).await?;
+                    while !is_over.load(Ordering::Relaxed) {
+                        ct.sleep(Duration::from_millis(1)).await;
+                    }
+                    drop(Trust::<u64>::take(ct.unpublish("value").await?, ct).await?);
+                    Ok(())
+                })
+            });
+            let refused = Cluster::connect(&urls[client]).unwrap().run(1, async |ct| {
+                let stored = loop {
+                    match ct.lookup("value").await {
+                        Ok(stored) => break stored,
+                        Err(_) => ct.sleep(Duration::from_millis(1)).await,
+                    }
+                };
+                let mut refused = Vec::new();
+                // Another pair is opened for the second request.
+                for _ in 0..2 {
+                    let opened = ct.within(Duration::from_secs(10), Trust::<u64>::open(stored, ct));
+                    refused.push(opened.await.unwrap_err());
+                }
+                Ok(refused)
+            });
+            is_over.store(true, Ordering::Relaxed);
+            trustee.join().unwrap().unwrap();
+            for error in &refused.unwrap()[0] {
+                assert!(matches!(error, farfield::Error::DelegationRefused(_)), "{error}");
+                assert!(error.to_string().contains("over a network"), "{error}");
+            }
+        });
+    }
+    stopper.stop();
+    serving.join().unwrap();
+}
+
 /// The chain of a dropped future protects memory until the thread takes its completion.
 #[test]
 fn a_thread_that_only_yields_does_not_keep_the_epoch_from_advancing() {

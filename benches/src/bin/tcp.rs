@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `tcp.roundtrip.ratio_to_raw` | an awaited READ of 8 bytes without encryption, over a message there and back | two processes; bytes each way; both ends wait in the same way: they poll, then yield between polls, then sleep until the socket is readable |
 //! | `tcp.encrypted.ratio_to_raw` | the same READ with encryption, over the same message | likewise |
+//! | `tcp.trust.apply.ratio_to_raw` | an awaited request to another process's value without encryption, over the same message | likewise; the trustee shares the memory node's processor |
 //! | `tcp.pipelining.speedup` | READs a second of a thread with 16 tasks, over those with one; encrypted | the thread, the word |
 //! | `tcp.throughput.ratio_to_redis` | READs of a word a second of a thread with 64 tasks, without encryption, over `GET`s of 8 bytes with 64 pipelined, by one client thread | loopback, one server process each |
 //! | `tcp.clients_64.ratio` | encrypted READs of a word a second of 64 threads of 8 processes with 8 tasks each, over the best of 1 to 32 threads | the memory node, the word; threads have a connection each |
@@ -38,6 +39,9 @@ const CLIENT_TASKS: usize = 8;
 const REQUEST_BYTES: usize = 2 + 16;
 const ANSWER_BYTES: usize = 2 + 1 + 8;
 
+/// The name of the trustee's value.
+const VALUE: &str = "value";
+
 #[remote]
 struct Counter {
     value: Atomic<u64>,
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         ["memnode"] => memory_node(),
         ["echo"] => echo(),
         ["client", node] => client(node),
+        ["trustee", node] => trustee(node),
         _ => Err(Error::other("usage: tcp, without arguments")),
     };
     match done {
@@ -66,9 +71,9 @@ fn main() -> ExitCode {
 struct Server(Child, SocketAddr);
 
 impl Server {
-    fn start(word: &str) -> Result<Self> {
+    fn start(words: &[&str]) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe().map_err(Error::other)?);
-        let mut child = command.arg(word).stdout(Stdio::piped()).spawn().map_err(Error::other)?;
+        let mut child = command.args(words).stdout(Stdio::piped()).spawn().map_err(Error::other)?;
         let mut line = String::new();
         let output = child.stdout.take().ok_or_else(|| Error::other("it has no output"))?;
         BufReader::new(output).read_line(&mut line).map_err(Error::other)?;
@@ -90,6 +95,18 @@ fn memory_node() -> Result<()> {
     let node = MemoryNode::listen(&options)?;
     println!("{}", node.urls()[0].trim_start_matches("tcp://"));
     node.serve()
+}
+
+/// Publishes a value, prints the memory node's address, and serves requests until it is killed.
+fn trustee(node: &str) -> Result<()> {
+    Cluster::connect(&format!("tcp://{node}?encrypt=no"))?.run(1, async |ct| -> Result<()> {
+        ct.publish(VALUE, ct.entrust(0_u64).await?.store(ct).await?).await?;
+        println!("{node}");
+        loop {
+            ct.sleep(Duration::from_secs(1)).await;
+        }
+    })?;
+    Ok(())
 }
 
 /// Reads a number of threads at a time, READs with them for a while, and prints the number of READs.
@@ -316,6 +333,21 @@ impl Ours {
         Ok(times[0])
     }
 
+    /// Returns the median time of an awaited request to the trustee's value.
+    fn request(&self) -> Result<f64> {
+        let times = self.run(1, async |ct, _| {
+            let value = Trust::<u64>::open(ct.lookup(VALUE).await?, ct).await?;
+            let mut times = Vec::new();
+            for _ in 0..MESSAGES {
+                let began = Instant::now();
+                value.apply(ct, 1, |value, by: u64| *value += by).await?;
+                times.push(began.elapsed().as_secs_f64());
+            }
+            Ok(median(times))
+        })?;
+        Ok(times[0])
+    }
+
     /// Returns the READs a second by so many tasks.
     fn rate(&self, tasks: u32, each: u32) -> Result<f64> {
         let rates = self.run(1, async |ct, counter| {
@@ -336,11 +368,19 @@ impl Ours {
 fn measure() -> Result<()> {
     let processors = Processors::of_this_process()?;
     processors.restrict_to(0)?;
-    let (node, echo, redis) = (Server::start("memnode")?, Server::start("echo")?, Redis::start());
+    let (node, echo, redis) = (Server::start(&["memnode"])?, Server::start(&["echo"])?, Redis::start());
+    let trustee = Server::start(&["trustee", &node.1.to_string()])?;
     processors.restrict_to(1)?;
     let mut socket = TcpStream::connect(echo.1).map_err(Error::other)?;
     prepare(&socket)?;
     let (plain, sealed) = (Ours::connect(&node, "no")?, Ours::connect(&node, "yes")?);
+    let mut ratios = Vec::new();
+    for _ in 0..RUNS {
+        ratios.push(plain.request()? / raw(&mut socket)?);
+    }
+    println!("tcp.trust.apply.ratio_to_raw {:.3}", median(ratios));
+    // It has nothing more to do, and would have some of the memory node's time.
+    drop(trustee);
     let mut ratios = [const { Vec::new() }; 3];
     for _ in 0..RUNS {
         let raw = raw(&mut socket)?;
@@ -365,7 +405,7 @@ fn measure() -> Result<()> {
     // The clients leave before their memory node is killed.
     drop((plain, sealed, node, echo));
     processors.restrict_to_none()?;
-    println!("tcp.clients_64.ratio {:.3}", many_clients(&Server::start("memnode")?)?);
+    println!("tcp.clients_64.ratio {:.3}", many_clients(&Server::start(&["memnode"])?)?);
     Ok(())
 }
 

@@ -317,6 +317,7 @@ async fn watch(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>) 
                     if !read_last_words(ct, here, last_words).await {
                         continue;
                     }
+                    delegation.stir();
                     delegation.go_round(ct.worker());
                     let callers = delegation.callers();
                     if callers.iter().any(|caller| caller.trustee == thread && caller.has_undecoded()) {
@@ -390,7 +391,8 @@ async fn greet(
     let own = delegation.desk().map_or(0, |desk| desk.places.0.bits());
     let desk = RemotePtr::<DeskObject>::from_address(caller.desk.0);
     let [low, high] = program::build();
-    let words = [0, caller.trustee.number().get(), ct.id().number().get(), low, high, own];
+    let is_mapped = u64::from(here.is_mapped());
+    let words = [0, caller.trustee.number().get(), ct.id().number().get(), low, high, own, is_mapped];
     // Each is freed when the pair has ended.
     let (block, words_of_pair): (Address, Box<dyn Any>) = if here.is_mapped() {
         let mut pair = MappedPair::new_in(ct.near(desk), MappedPair::init()).await?;
@@ -409,6 +411,8 @@ async fn greet(
     };
     let slots = Slots::new(block, here.is_mapped());
     here.host(slots.notice(), CLIENTS_WORDS, &[]);
+    // Before the hello, after which the trustee writes there.
+    here.watch(ct.worker(), slots.notice());
     caller.slots.set(Some(slots));
     *caller.block.borrow_mut() = Some(words_of_pair);
     loop {

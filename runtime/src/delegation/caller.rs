@@ -19,8 +19,8 @@ use super::function::Naming;
 use super::looks::Awaited;
 use super::mirror::Mailbox;
 use super::slots::{
-    BATCH_WORDS, EXPRESS, Header, Here, Kind, LANES, MAIN, MOST_INLINE, MOST_REQUESTS, Notice, RequestHead,
-    SLOT_WORDS, Slots, Status, WINDOWS, head, insist, number,
+    BATCH_WORDS, EXPRESS, Header, Here, Kind, LANES, MAIN, MOST_INLINE, MOST_REQUESTS, Notice, Refusal,
+    RequestHead, SLOT_WORDS, Slots, Status, WINDOWS, head, insist, number,
 };
 use super::state::Delegation;
 use crate::io::operations::*;
@@ -721,22 +721,37 @@ impl Caller {
                 self.end(delegation, last);
                 true
             }
+            Notice::OtherWay if self.state.get() == State::Opening => {
+                // Further requests open another pair, which is refused, too.
+                self.is_retired.set(true);
+                self.end_with(delegation, |_| {
+                    Outcome::Answer(Status::Refused(Refusal::OtherWay), AnswerWords::of(&[]))
+                });
+                true
+            }
             _ => false,
         }
     }
 
     /// The trustee has ended, and has executed batches of the main lane up to `last` at most.
     pub(super) fn end(&self, delegation: &Rc<Delegation>, last: u32) {
+        self.end_with(delegation, |batch| {
+            // Numbers that wrap around are a window apart at most.
+            let may_have_run = batch.is_some_and(|batch| last.wrapping_sub(batch) <= WINDOWS[MAIN]);
+            Outcome::Gone { may_have_run }
+        });
+    }
+
+    /// The pair has ended. `outcome` is that of the requests of a batch in flight, or of those in the queue.
+    fn end_with(&self, delegation: &Rc<Delegation>, outcome: impl Fn(Option<u32>) -> Outcome) {
         self.state.set(State::Ended);
         for lane in &self.lanes {
             loop {
                 let Some(waiters) = lane.in_flight.borrow_mut().pop_front() else { break };
                 let batch = lane.answered.get().wrapping_add(1);
                 lane.answered.set(batch);
-                // Numbers that wrap around are a window apart at most.
-                let may_have_run = last.wrapping_sub(batch) <= WINDOWS[MAIN];
                 for waiter in waiters {
-                    self.tell(delegation, waiter, Outcome::Gone { may_have_run });
+                    self.tell(delegation, waiter, outcome(Some(batch)));
                 }
             }
             lane.answered.set(lane.sent.get());
@@ -744,10 +759,12 @@ impl Caller {
             lane.begin.set(0);
             loop {
                 let Some(first) = lane.queue.borrow_mut().pop_front() else { break };
-                self.tell(delegation, first.waiter, Outcome::Gone { may_have_run: false });
+                self.tell(delegation, first.waiter, outcome(None));
             }
         }
-        self.slots.set(None);
+        if let Some(slots) = self.slots.take() {
+            delegation.removes_mailbox(slots.notice());
+        }
         self.free_if_unused();
     }
 

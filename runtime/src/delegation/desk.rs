@@ -288,6 +288,10 @@ impl Desk {
             here.unhost(at);
             return tell(worker, here, slots, Notice::Gone(0), None);
         };
+        if (words[head::IS_MAPPED] == 1) != here.is_mapped() {
+            here.unhost(at);
+            return tell(worker, here, slots, Notice::OtherWay, None);
+        }
         let is_open = Rc::new(Cell::new(true));
         let pair = Pair {
             slots,

@@ -2,7 +2,7 @@
 //!
 //! After a round that found nothing, the next ones load only the words in which requests, answers and notices arrive, two for each pair. If none of them is what it waits for, and
 //! the thread itself has done nothing that makes work, a round would find nothing again. Whatever makes work *stirs* the thread: the next round is a whole one.
-//! So is every 64th in any case.
+//! So is every 64th in any case. Where mailboxes are watched, what arrives stirs it, and there is nothing to load.
 //!
 //! A look takes some ten instructions for each word, and a whole round without work some hundreds: a request is found about as much earlier.
 
@@ -67,6 +67,11 @@ impl Looks {
         self.left.set(LOOKS);
     }
 
+    /// A whole round has found nothing, and whatever arrives stirs the thread.
+    pub(super) fn rest_until_stirred(&self) {
+        self.left.set(LOOKS);
+    }
+
     /// Looks, unless there may be work. Returns whether there is none.
     #[inline]
     pub(super) fn finds_nothing(&self) -> bool {
@@ -75,7 +80,7 @@ impl Looks {
             return false;
         }
         self.left.set(left - 1);
-        let Some(window) = self.window.get() else { return false };
+        let Some(window) = self.window.get() else { return true };
         let is_there = |awaited: &Awaited| match window.words(awaited.at(), 1) {
             Some(word) => awaited.is_there(word[0].load(Ordering::Acquire)),
             // Some words are in no view.

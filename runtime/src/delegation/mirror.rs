@@ -13,11 +13,24 @@
 //!
 //! After a look without a result comes another one at once, 32 times in a row. After that, looks are separated by pauses that grow to a millisecond for desks, so that an idle trustee leaves the
 //! memory node alone, and to an eighth of that for answers.
+//!
+//! # Watched mailboxes
+//!
+//! On `tcp:` a memory node forwards what others write to a mailbox: the thread *watches* it, sleeps on its sockets, and the mirror is changed by what arrives. So a request takes four ways,
+//! to the memory node and on to the trustee, and back in the same manner: two round trips. Watched mailboxes are read every 20 ms only: a watch ends with its connection, and each READ renews it.
+//!
+//! 4. A mailbox is watched before it is read, on the same lane, and forwarded words arrive in the order in which they were written; so the mirror has each change of a word from
+//!    the READ on, and an older state never follows a newer one.
+//! 5. Forwarded words have the number of the range for which they were watched, as in 3.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
+
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 
 use super::attend::{peek_patiently, refuse_hellos};
 use super::desk::DeskPlaces;
@@ -25,6 +38,7 @@ use super::slots::{BATCH_WORDS, Here, head};
 use super::state::Delegation;
 use crate::error::{Error, Result};
 use crate::io::operations::*;
+use crate::memory::worker::Worker;
 use crate::session::ComputeThread;
 use farfield_sim::Plant;
 use farfield_words::{Address, WORD_BYTES};
@@ -38,6 +52,8 @@ const PAUSE: Duration = Duration::from_micros(8);
 /// How often pauses are doubled, for desks and for answers.
 const DESK_DOUBLINGS: u32 = 7;
 const ANSWER_DOUBLINGS: u32 = 4;
+/// The pause between two looks at mailboxes that are watched.
+const WATCHED_PAUSE: Duration = Duration::from_millis(20);
 /// How often a thread that ends attempts to leave its desk.
 const ATTEMPTS: u32 = 8;
 
@@ -65,11 +81,14 @@ pub(super) struct Mirror {
     ranges: RefCell<BTreeMap<u64, Range>>,
     added: Cell<u64>,
     is_awaiting: Cell<bool>,
+    /// Ranges that were removed, and are watched still.
+    unwatched: RefCell<Vec<Address>>,
 }
 
 struct Range {
     words: Vec<u64>,
     number: u64,
+    is_watched: bool,
 }
 
 impl Mirror {
@@ -78,11 +97,44 @@ impl Mirror {
         let mut copied = first.to_vec();
         copied.resize(words, 0);
         self.added.set(self.added.get() + 1);
-        self.ranges.borrow_mut().insert(at.bits(), Range { words: copied, number: self.added.get() });
+        self.ranges
+            .borrow_mut()
+            .insert(at.bits(), Range { words: copied, number: self.added.get(), is_watched: false });
     }
 
     pub(super) fn remove(&self, at: Address) {
-        self.ranges.borrow_mut().remove(&at.bits());
+        let removed = self.ranges.borrow_mut().remove(&at.bits());
+        if removed.is_some_and(|range| range.is_watched) {
+            self.unwatched.borrow_mut().push(at);
+        }
+    }
+
+    /// Watches the range that begins here, if the network can.
+    pub(super) fn watch(&self, worker: &Worker, at: Address) {
+        self.unwatch_removed(worker);
+        if let Some(range) = self.ranges.borrow_mut().get_mut(&at.bits()) {
+            range.is_watched = worker.io.endpoint.watch(at, range.words.len(), range.number);
+        }
+    }
+
+    /// Ends the watches of ranges that were removed.
+    pub(super) fn unwatch_removed(&self, worker: &Worker) {
+        if !self.unwatched.borrow().is_empty() {
+            self.unwatched.take().into_iter().for_each(|at| worker.io.endpoint.unwatch(at));
+        }
+    }
+
+    /// Returns whether mailboxes are watched, all of them.
+    fn watches(&self, mailboxes: &[Mailbox]) -> bool {
+        let is_watched =
+            |mailbox: &Mailbox| self.with(mailbox.at(), 1, |range, _| range.is_watched).unwrap_or(true);
+        mailboxes.iter().all(is_watched)
+    }
+
+    /// Takes what was forwarded of watched ranges. Returns whether there was anything.
+    #[inline]
+    pub(super) fn take_changes(&self, worker: &Worker) -> bool {
+        worker.io.endpoint.take_changes(|number, at, words| self.put(number, at, words))
     }
 
     pub(super) fn load(&self, at: Address) -> u64 {
@@ -109,8 +161,20 @@ impl Mirror {
         (first + words <= range.words.len()).then(|| f(range, first))
     }
 
+    /// Returns the number of a mailbox's range.
     fn number(&self, mailbox: Mailbox) -> Option<u64> {
         self.with(mailbox.at(), 1, |range, _| range.number)
+    }
+
+    /// Watches the range of a mailbox, unless it is the one that begins at `last`. Returns where it begins.
+    fn watch_of(&self, worker: &Worker, mailbox: Mailbox, last: Address) -> Address {
+        let begins =
+            self.ranges.borrow().range(..=mailbox.at().bits()).next_back().map(|(begins, _)| *begins);
+        let begins = begins.map_or(last, Address::from_bits);
+        if begins != last {
+            self.watch(worker, begins);
+        }
+        begins
     }
 
     /// Replaces words of the range with this number.
@@ -140,8 +204,10 @@ impl Mirror {
     async fn read_chain(&self, ct: &ComputeThread, mailboxes: &[Mailbox]) -> Result<()> {
         let mut chain = ct.empty_chain();
         let mut read = Vec::with_capacity(2 * mailboxes.len());
+        let mut watched = Address::NULL;
         for &mailbox in mailboxes {
             let Some(number) = self.number(mailbox) else { continue };
+            watched = self.watch_of(ct.worker(), mailbox, watched);
             match mailbox {
                 Mailbox::Words(at, words) => read.push((number, at, chain.peek(at, words))),
                 Mailbox::Slot(at) => {
@@ -178,12 +244,22 @@ impl Pauses {
         Self { unit, doublings, empty: 0 }
     }
 
-    /// Counts a look, and pauses if it was one of many without a result.
-    async fn pause(&mut self, ct: &ComputeThread, has_found: bool) {
+    /// Counts a look, and pauses if it was one of many without a result, or what arrives is forwarded; until `is_needed`.
+    async fn pause(
+        &mut self,
+        ct: &ComputeThread,
+        has_found: bool,
+        is_watched: bool,
+        is_needed: impl Fn() -> bool,
+    ) {
         self.empty = if has_found { 0 } else { self.empty.saturating_add(1) };
-        if let Some(pauses) = self.empty.checked_sub(EAGER_LOOKS) {
-            ct.sleep_for(self.unit * (1 << pauses.min(self.doublings))).await;
-        }
+        let pause = match self.empty.checked_sub(EAGER_LOOKS) {
+            _ if is_watched => WATCHED_PAUSE,
+            None => return,
+            Some(pauses) => self.unit * (1 << pauses.min(self.doublings)),
+        };
+        let mut timer = pin!(ct.sleep_for(pause));
+        poll_fn(|context| if is_needed() { Poll::Ready(()) } else { timer.as_mut().poll(context) }).await;
     }
 }
 
@@ -192,9 +268,10 @@ pub(super) async fn read_desk(ct: &ComputeThread, delegation: &Rc<Delegation>) {
     let Here::Mirrored(mirror) = Here::of(ct.worker()) else { return };
     let mut pauses = Pauses::new(ct, DESK_DOUBLINGS);
     while let Some(desk) = delegation.desk().filter(|desk| !desk.is_closed()) {
-        let mut has_found = false;
-        match mirror.read(ct, &desk.mailboxes()).await {
+        let (mut has_found, mailboxes) = (false, desk.mailboxes());
+        match mirror.read(ct, &mailboxes).await {
             Ok(()) => {
+                delegation.stir();
                 if mirror.load(desk.places.hellos()) != 0 {
                     has_found = admit_pairs(ct, delegation).await.is_ok();
                 }
@@ -206,7 +283,8 @@ pub(super) async fn read_desk(ct: &ComputeThread, delegation: &Rc<Delegation>) {
             // The thread's own operations fail, too.
             Err(_) => return,
         }
-        pauses.pause(ct, has_found).await;
+        let has_hellos = || mirror.load(desk.places.hellos()) != 0;
+        pauses.pause(ct, has_found, mirror.watches(&mailboxes), has_hellos).await;
     }
 }
 
@@ -239,6 +317,8 @@ async fn admit_pairs(ct: &ComputeThread, delegation: &Rc<Delegation>) -> Result<
             let mut words = [0; head::WORDS];
             words.copy_from_slice(&read);
             here.host(at, super::slots::TRUSTEES_WORDS, &words);
+            // Nothing is written there before the client is told that the pair is known.
+            here.watch(ct.worker(), at);
             desk.admit(ct.worker(), here, at, &words);
             first = words[head::NEXT];
         }
@@ -288,7 +368,10 @@ pub(super) async fn read_answers(ct: &ComputeThread, delegation: &Rc<Delegation>
             return mirror.is_awaiting.set(false);
         }
         let has_found = match mirror.read(ct, &mailboxes).await {
-            Ok(()) => delegation.go_round(ct.worker()),
+            Ok(()) => {
+                delegation.stir();
+                delegation.go_round(ct.worker())
+            }
             // Links of the simulator are restored.
             Err(_) if ct.cluster().simulation().is_some() => false,
             // Nobody knows what becomes of their requests.
@@ -300,7 +383,7 @@ pub(super) async fn read_answers(ct: &ComputeThread, delegation: &Rc<Delegation>
                 true
             }
         };
-        pauses.pause(ct, has_found).await;
+        pauses.pause(ct, has_found, mirror.watches(&mailboxes), || false).await;
     }
 }
 

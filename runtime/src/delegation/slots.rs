@@ -90,7 +90,9 @@ pub(super) mod head {
     pub(in super::super) const BUILD: usize = 3;
     /// The address of the client's own desk, or 0.
     pub(in super::super) const DESK: usize = 5;
-    pub(in super::super) const WORDS: usize = 6;
+    /// 1 if the client maps the memory, and awaits answers in the slots of requests; else 0.
+    pub(in super::super) const IS_MAPPED: usize = 6;
+    pub(in super::super) const WORDS: usize = 7;
     /// Not 0 if the trustee does not look at the pair's slots: the client is to ring. In a line of its own.
     pub(in super::super) const ASLEEP: usize = 8;
 }
@@ -104,6 +106,8 @@ pub(super) enum Notice {
     Open(u32),
     /// It has left. Batches up to this number have been executed; none will be.
     Gone(u32),
+    /// One of them maps the memory, and the other reaches it over a network: neither finds what the other writes.
+    OtherWay,
 }
 
 impl Notice {
@@ -112,6 +116,7 @@ impl Notice {
             Self::None => 0,
             Self::Open(pair) => 1 | u64::from(pair) << 32,
             Self::Gone(last) => 2 | u64::from(last) << 32,
+            Self::OtherWay => 3,
         }
     }
 
@@ -119,6 +124,7 @@ impl Notice {
         match word as u32 {
             0 => Self::None,
             1 => Self::Open((word >> 32) as u32),
+            3 => Self::OtherWay,
             _ => Self::Gone((word >> 32) as u32),
         }
     }
@@ -234,6 +240,7 @@ pub(super) enum Refusal {
     OtherType,
     Undecodable,
     InUse,
+    OtherWay,
 }
 
 impl Refusal {
@@ -248,6 +255,9 @@ impl Refusal {
             Self::Undecodable => "the trustee could not decode the arguments",
             Self::InUse => {
                 "the value is in use by the code that waits for this call: call the method on `self` instead"
+            }
+            Self::OtherWay => {
+                "the trustee or this thread maps the cluster's memory, and the other one reaches it over a network: connect both in the same way"
             }
         }
     }
@@ -270,13 +280,14 @@ impl Status {
     /// Decodes the first word of an answer, and the number of words that follow.
     #[inline]
     pub(super) fn of(word: u64) -> Option<(Self, usize)> {
-        const REFUSALS: [Refusal; 6] = [
+        const REFUSALS: [Refusal; 7] = [
             Refusal::OtherBuild,
             Refusal::NoSuchMethod,
             Refusal::NoSuchValue,
             Refusal::OtherType,
             Refusal::Undecodable,
             Refusal::InUse,
+            Refusal::OtherWay,
         ];
         let status = match word as u32 {
             0 => Self::Done,
@@ -372,6 +383,13 @@ impl<'a> Here<'a> {
             Self::Mapped(_) => {}
             Self::Hosted(sim) => sim.host(at, words),
             Self::Mirrored(mirror) => mirror.add(at, words, first),
+        }
+    }
+
+    /// Has what others write to the thread's own words forwarded, if the network can.
+    pub(super) fn watch(self, worker: &Worker, at: Address) {
+        if let Self::Mirrored(mirror) = self {
+            mirror.watch(worker, at);
         }
     }
 
@@ -507,7 +525,7 @@ mod tests {
             let head = RequestHead { function: 700, object: u32::MAX, words: 55, is_far };
             assert_eq!(RequestHead::of(head.to_word()), head);
         }
-        for notice in [Notice::None, Notice::Open(7), Notice::Gone(u32::MAX)] {
+        for notice in [Notice::None, Notice::Open(7), Notice::Gone(u32::MAX), Notice::OtherWay] {
             assert_eq!(Notice::of(notice.to_word()), notice);
         }
         let refused = [
@@ -517,6 +535,7 @@ mod tests {
             Refusal::OtherType,
             Refusal::Undecodable,
             Refusal::InUse,
+            Refusal::OtherWay,
         ];
         let all = [Status::Done, Status::Far, Status::Panicked, Status::NoRoom].into_iter();
         for status in all.chain(refused.map(Status::Refused)) {

@@ -189,6 +189,11 @@ impl Delegation {
         std::mem::take(&mut *self.jobs.borrow_mut())
     }
 
+    /// The thread's own words that begin here are free.
+    pub(super) fn removes_mailbox(&self, at: Address) {
+        self.mirror.remove(at);
+    }
+
     fn watch(&self) {
         if !self.is_watching.replace(true) {
             self.begin(Job::Watch);
@@ -348,12 +353,16 @@ impl Delegation {
 
     /// Executes requests of others, passes on answers, and sends what waits. Returns whether there was anything.
     pub(super) fn go_round(&self, worker: &Worker) -> bool {
+        let has_changes = self.mirror.take_changes(worker);
+        if has_changes {
+            self.stir();
+        }
         if self.looks.finds_nothing() || self.is_closed.get() || self.is_serving.replace(true) {
-            return false;
+            return has_changes;
         }
         let done = self.serve_once(worker);
         self.is_serving.set(false);
-        done
+        done | has_changes
     }
 
     fn serve_once(&self, worker: &Worker) -> bool {
@@ -408,8 +417,15 @@ impl Delegation {
             worker.idle_state().waker().wake_by_ref();
             has_worked = true;
         }
-        if !has_worked && let Some(host) = worker.io.endpoint.immediate() {
-            self.rest(host);
+        if let Here::Mirrored(mirror) = here {
+            mirror.unwatch_removed(worker);
+        }
+        if !has_worked {
+            match worker.io.endpoint.immediate() {
+                Some(host) => self.rest(host),
+                None if worker.io.endpoint.is_watching() => self.looks.rest_until_stirred(),
+                None => {}
+            }
         }
         has_worked
     }

@@ -13,6 +13,7 @@ use farfield_fabric::tcp::TcpEndpoint;
 use farfield_fabric::verbs::Verbs;
 use farfield_fabric::{Endpoint as _, Posted, Ticket};
 use farfield_sim::Sim;
+use farfield_words::Address;
 
 /// A compute thread's access to its cluster's fabric. Not shared: each thread has its own.
 pub(crate) enum Endpoint {
@@ -141,6 +142,49 @@ impl Endpoint {
             #[cfg(feature = "_verbs")]
             Self::Verbs(verbs) => verbs.poll_single(ticket, into),
             _ => unreachable!("the fabric does not keep {} words of {ticket:?}", into.len()),
+        }
+    }
+
+    /// Watches words, under a number: see `LaneEndpoint::watch`. Returns `false` if the fabric can not: then they must be read again and again.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+    pub(crate) fn watch(&self, at: Address, words: usize, number: u64) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Tcp(tcp) => tcp.watch(at, words, number),
+            _ => false,
+        }
+    }
+
+    /// Watches words no more.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+    pub(crate) fn unwatch(&self, at: Address) {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Tcp(tcp) => tcp.unwatch(at),
+            _ => {}
+        }
+    }
+
+    /// Returns whether words are watched.
+    pub(crate) fn is_watching(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Tcp(tcp) => tcp.is_watching(),
+            _ => false,
+        }
+    }
+
+    /// Passes the changes of watched words on: the number of the watch, the address, and the words. Returns whether there were some.
+    #[inline]
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+    pub(crate) fn take_changes(&self, each: impl FnMut(u64, Address, &[u64])) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Tcp(tcp) if tcp.has_changes() => {
+                tcp.take_changes(each);
+                true
+            }
+            _ => false,
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::client::Client;
 use super::node::{Connector, Network, Route};
 use super::pipeline::Target;
-use super::sets::Lanes;
+use super::sets::{Lanes, OwnSet};
 use super::wire::Wire;
 use crate::chain::{Op, RawChain};
 use crate::error::Result;
@@ -20,6 +20,8 @@ use farfield_words::geometry::Geometry;
 
 /// The rounds without a completion before it yields to other threads.
 const ROUNDS_PER_YIELD: u32 = 4;
+/// The same for a thread that waits for nothing but watched words: a memory node and another thread come first.
+const WATCHING_ROUNDS_PER_YIELD: u32 = 1;
 /// The rounds without a completion before it sleeps until one arrives, where the network can wake it, and the longest such sleep: other threads
 /// can not wake it.
 const ROUNDS_PER_NAP: u32 = 64;
@@ -43,6 +45,9 @@ pub struct LaneEndpoint<N: Network> {
     underway: Cell<usize>,
     doorbells_before: u64,
     idle: Cell<u32>,
+    /// True if words are watched, and if some have been changed.
+    is_watching: Cell<bool>,
+    has_changes: Cell<bool>,
     /// The chain that was posted last, until its first poll, which needs no look at the device; or [`Ticket::NONE`].
     newest: Cell<Ticket>,
     /// If stalls are reported: the thread's waits, and the keys of its chains in flight.
@@ -66,6 +71,8 @@ impl<N: Network> LaneEndpoint<N> {
             lanes,
             underway: Cell::new(0),
             idle: Cell::new(0),
+            is_watching: Cell::new(false),
+            has_changes: Cell::new(false),
             newest: Cell::new(Ticket::NONE),
             stalls,
             waits: RefCell::default(),
@@ -203,6 +210,79 @@ impl<N: Network> LaneEndpoint<N> {
         Some(())
     }
 
+    // ---- watched words -----------------------------------------------------------------------------------------
+
+    /// Watches words, under a number: what operations of other threads change there is [forwarded](Self::take_changes), from the next operation on this
+    /// memory node on. Replaces a watch that begins at the same word. Returns `false` if the network can not, the lane is not connected, or threads share it.
+    ///
+    /// If a connection is lost, its watches are: so read the words, and watch them again, from time to time.
+    pub fn watch(&self, at: Address, words: usize, number: u64) -> bool {
+        let Some((set, node, target)) = self.of_own_lane(at, words) else { return false };
+        let watches = set.borrow_mut()[usize::from(node)].watch(target, words, number);
+        if watches {
+            self.is_watching.set(true);
+        }
+        watches
+    }
+
+    /// Watches the words that begin here no more, from the next operation on this memory node on.
+    pub fn unwatch(&self, at: Address) {
+        if let Some((set, node, target)) = self.of_own_lane(at, 1) {
+            set.borrow_mut()[usize::from(node)].unwatch(target);
+        }
+    }
+
+    fn of_own_lane(
+        &self,
+        at: Address,
+        words: usize,
+    ) -> Option<(&RefCell<OwnSet<Connector<N>>>, u16, Target)> {
+        let (Lanes::Own(set) | Lanes::Watched(set)) = &self.lanes else { return None };
+        let (node, target) = self.find(at, words)?;
+        N::Wire::WATCHES.then_some((set, node, target))
+    }
+
+    /// Returns whether words are watched.
+    pub fn is_watching(&self) -> bool {
+        self.is_watching.get()
+    }
+
+    /// Returns whether words that are watched have been changed.
+    #[inline]
+    pub fn has_changes(&self) -> bool {
+        self.has_changes.get()
+    }
+
+    /// Passes the changes of watched words on: the number of the watch, the address, and the words. An old number may be that of a watch before.
+    pub fn take_changes(&self, mut each: impl FnMut(u64, Address, &[u64])) {
+        self.has_changes.set(false);
+        if let Lanes::Own(set) | Lanes::Watched(set) = &self.lanes {
+            for lane in &mut *set.borrow_mut() {
+                lane.take_changes(&mut each);
+            }
+        }
+    }
+
+    #[inline]
+    fn rounds_per_yield(&self) -> u32 {
+        let waits_for_others = N::Wire::WATCHES && self.is_watching.get() && !self.is_underway();
+        if waits_for_others { WATCHING_ROUNDS_PER_YIELD } else { ROUNDS_PER_YIELD }
+    }
+
+    /// Looks for changes of watched words. Returns whether there are some.
+    #[cold]
+    fn poll_watches(&self) -> bool {
+        let (Lanes::Own(set) | Lanes::Watched(set)) = &self.lanes else { return false };
+        let (mut is_watching, mut has_changes) = (false, false);
+        for lane in &mut *set.borrow_mut() {
+            has_changes |= lane.poll_watches();
+            is_watching |= lane.is_watching();
+        }
+        self.is_watching.set(is_watching);
+        self.has_changes.set(has_changes);
+        has_changes
+    }
+
     // Copies for shared lanes, so that the guard of an own lane is not kept in memory.
     #[cold]
     #[inline(never)]
@@ -292,12 +372,15 @@ impl<N: Network> Endpoint for LaneEndpoint<N> {
             }
             Lanes::Shared(_) => completed = self.poll_shared_round(),
         }
+        if N::Wire::WATCHES && self.is_watching.get() {
+            completed |= self.poll_watches();
+        }
         let idle = if completed { 0 } else { self.idle.get().saturating_add(1) };
         self.idle.set(idle);
-        if idle >= ROUNDS_PER_SLEEP && !self.is_underway() {
+        if idle >= ROUNDS_PER_SLEEP && !self.is_underway() && !self.is_watching.get() {
             // The thread waits for other threads, or for a time: no completion of its own will arrive.
             std::thread::sleep(SLEEP);
-        } else if idle >= ROUNDS_PER_YIELD && !(idle >= ROUNDS_PER_NAP && self.lanes.nap(NAP)) {
+        } else if idle >= self.rounds_per_yield() && !(idle >= ROUNDS_PER_NAP && self.lanes.nap(NAP)) {
             std::thread::yield_now();
         }
     }

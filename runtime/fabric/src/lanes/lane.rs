@@ -46,6 +46,8 @@ pub(crate) struct Lane<C: Connect> {
     /// The number of polls without a completion since the last check of the clock.
     looks: u32,
     doorbells: u64,
+    /// True if words are watched on the connection.
+    is_watching: bool,
     inquiry: Arc<Inquiry>,
 }
 
@@ -142,6 +144,7 @@ impl<C: Connect> Lane<C> {
             rounds_without_completion: 0,
             looks: 0,
             doorbells: 0,
+            is_watching: false,
         }
     }
 
@@ -288,6 +291,59 @@ impl<C: Connect> Lane<C> {
         self.pipeline.in_flight() > 0
     }
 
+    /// Watches words, under a number, before the next request takes effect. Returns `false` if it can not; and if the connection is lost, so are its watches.
+    pub(crate) fn watch(&mut self, target: Target, words: usize, number: u64) -> bool {
+        let watches = self.link.wire().is_some_and(|wire| wire.watch(target.address, words, number));
+        self.is_watching |= watches;
+        watches
+    }
+
+    /// Watches the words that begin here no more, once the next request takes effect.
+    pub(crate) fn unwatch(&mut self, target: Target) {
+        if let Some(wire) = self.link.wire() {
+            wire.unwatch(target.address);
+        }
+    }
+
+    /// Returns whether words are watched.
+    pub(crate) fn is_watching(&self) -> bool {
+        self.is_watching
+    }
+
+    /// Looks for forwarded words, unless polls for completions do. Returns whether some have arrived.
+    pub(crate) fn poll_watches(&mut self) -> bool {
+        if !self.is_watching {
+            return false;
+        }
+        let is_idle = self.pipeline.in_flight() == 0;
+        let Some(wire) = self.link.wire() else { return false };
+        let mut failure = None;
+        if is_idle {
+            // Nothing completes.
+            wire.completions(|completion| failure = Some((completion.number, completion.outcome)));
+        }
+        let has_changes = wire.has_changes();
+        if failure.is_some() {
+            self.tear_down(failure, true);
+        }
+        has_changes
+    }
+
+    /// Passes forwarded words on: the number of the watch, the address, and the words.
+    pub(crate) fn take_changes(&mut self, mut each: impl FnMut(u64, Address, &[u64])) {
+        let (first, _) = self.connect.segments();
+        let Some(wire) = self.link.wire() else { return };
+        let changes = wire.take_changes();
+        let mut rest = &changes[..];
+        while let [number, at, words, following @ ..] = rest
+            && let Some((words, following)) = following.split_at_checked(*words as usize)
+        {
+            let at = Address::from_bits(*at);
+            each(*number, Address::new(first.wrapping_add(at.segment()), at.offset()), words);
+            rest = following;
+        }
+    }
+
     /// Returns the descriptor that becomes readable when a completion arrives, if there is one.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         if let Link::Connected(wire) = &self.link { wire.descriptor() } else { None }
@@ -423,6 +479,7 @@ impl<C: Connect> Lane<C> {
     #[cold]
     fn tear_down(&mut self, failure: Option<(u64, Outcome)>, has_ended: bool) -> usize {
         let Some(mut wire) = self.link.take() else { return 0 };
+        self.is_watching = false;
         tracing::warn!(node = self.connect.node(), ?failure, "connection lost");
         wire.stop();
         // Executed requests have results; no request behind the first unexecuted one has.

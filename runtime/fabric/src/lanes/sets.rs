@@ -58,13 +58,13 @@ impl<C: Connect> Lanes<C> {
         }
     }
 
-    /// Sleeps until a completion may have arrived on a lane of the thread's own, at most for `most`. Returns whether it has slept: not if the network
+    /// Sleeps until a completion, or watched words, may have arrived on a lane of the thread's own, at most for `most`. Returns whether it has slept: not if the network
     /// can not wake the thread, or other threads use the lanes.
     #[cold]
     pub(crate) fn nap(&self, most: Duration) -> bool {
         let (Self::Own(set) | Self::Watched(set)) = self else { return false };
         let mut set = set.borrow_mut();
-        let mut under_way = set.iter().filter(|lane| lane.is_under_way());
+        let mut under_way = set.iter().filter(|lane| lane.is_under_way() || lane.is_watching());
         let Some(first) = under_way.next().and_then(Lane::descriptor) else { return false };
         let mut waits: [PollFd<'_>; MAX_NAP_LANES] =
             std::array::from_fn(|_| PollFd::from_borrowed_fd(first, PollFlags::IN));

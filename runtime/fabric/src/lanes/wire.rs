@@ -12,6 +12,8 @@ pub(crate) trait Wire {
     type Ring: Ring;
     /// The polls for completions of an idle thread before it polls its tasks again.
     const LOOKS: u32;
+    /// True if memory nodes forward what is written to words that are watched.
+    const WATCHES: bool = false;
     fn credits(&self) -> Credits;
     fn ring(&self) -> &Self::Ring;
     /// Adds a request to those of the next doorbell. There is room for as many as there are credits.
@@ -31,6 +33,20 @@ pub(crate) trait Wire {
     /// Returns the descriptor that becomes readable when a completion arrives, if a thread may sleep until then.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+    /// Watches words at an address of the memory node, under a number, before the next request. Returns `false` if it can not.
+    fn watch(&mut self, _at: u64, _words: usize, _number: u64) -> bool {
+        false
+    }
+    /// Watches the words that begin here no more.
+    fn unwatch(&mut self, _at: u64) {}
+    /// Takes forwarded words: the number of the watch, the address, the number of words, and the words; of one change after the other.
+    fn take_changes(&mut self) -> Vec<u64> {
+        Vec::new()
+    }
+    /// Returns whether there are some.
+    fn has_changes(&self) -> bool {
+        false
     }
 }
 

@@ -47,6 +47,11 @@ pub(crate) trait Connection: Send {
 
     /// Sends the answer to a question when the connection [proceeds](Self::proceed).
     fn send(&mut self, answer: &[u8]);
+
+    /// Sends changes of words that it watches: see [`watches`](super::watches). Returns `false` if it can not, or its client takes no more bytes.
+    fn forward(&mut self, _changes: &[u64]) -> bool {
+        false
+    }
 }
 
 /// What a connection is used for.
@@ -79,6 +84,8 @@ pub(crate) enum Progress {
     Opened(AdmittedLane),
     /// It asks whether a process is gone.
     Asked(Question),
+    /// Watched words have changed.
+    Changed,
 }
 
 /// The server's buffers, for what arrives, for the contents of a message, and for an answer.

@@ -6,6 +6,7 @@
 //! | here | the loop: waits for sockets, ends connections, stops |
 //! | `connection` | what a kind of connection implements: [`Listener`], [`Connection`] |
 //! | `node` | what connections refer to: the memory, the clients, the secret |
+//! | `watches` | words of which connections want to know the changes |
 //!
 //! The kinds of connections are those of [`shm`](crate::shm), whose processes map the memory, and of [`tcp`](crate::tcp). A memory node may have
 //! both: they share its numbers of clients, and each may ask about any other.
@@ -22,6 +23,7 @@
 
 mod connection;
 mod node;
+pub(crate) mod watches;
 
 use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
@@ -217,6 +219,7 @@ impl Server {
         loop {
             let Some(connection) = self.connections.get_mut(&number) else { return false };
             let is_lane = matches!(connection.role(), Role::Lane { .. });
+            self.node.watches.serve(number);
             match connection.proceed(&mut self.node, &mut self.buffers) {
                 Ok(Progress::Drained) => return is_lane,
                 Ok(Progress::Joined) => self.unauthenticated -= 1,
@@ -225,7 +228,9 @@ impl Server {
                     // Chains that the client has abandoned may still be on their way: without their connection they do not arrive.
                     let abandoned = Role::Lane { client, lane: replaced };
                     self.connections.retain(|_, connection| connection.role() != abandoned);
+                    self.forget_watches();
                 }
+                Ok(Progress::Changed) => self.forward(),
                 Ok(Progress::Asked(question)) => self.answer(number, question),
                 Err(reason) => {
                     self.end(number, &reason);
@@ -233,6 +238,22 @@ impl Server {
                 }
             }
         }
+    }
+
+    /// Sends the changes of watched words to those who watch them. Whoever takes no more bytes watches no more.
+    fn forward(&mut self) {
+        for (number, changes) in self.node.watches.take_changes() {
+            let takes = |connection: &mut Box<dyn Connection>| connection.forward(&changes);
+            if !self.connections.get_mut(&number).is_some_and(takes) {
+                self.node.watches.retain(|connection| connection != number);
+            }
+        }
+    }
+
+    /// Removes the watches of connections that are closed.
+    fn forget_watches(&mut self) {
+        let Self { node, connections, .. } = self;
+        node.watches.retain(|connection| connections.contains_key(&connection));
     }
 
     /// Removes a connection that has ended, and all of a client's if it was its control connection.
@@ -245,13 +266,14 @@ impl Server {
                 self.node.status.clients.refused();
             }
             Role::Control { client } => self.disconnect_client(client, Departure::FromNode),
-            Role::Lane { .. } => {}
+            Role::Lane { .. } => self.forget_watches(),
         }
     }
 
     /// Closes all connections of a client: no operation of it takes effect in this node's memory any more.
     fn disconnect_client(&mut self, client: u32, departure: Departure) {
         self.connections.retain(|_, connection| connection.role().client() != Some(client));
+        self.forget_watches();
         if let Some(process) = self.node.admission.remove(client, &self.node.status.clients) {
             tracing::info!(client, process, "client has departed");
             self.node.mark(process, departure);

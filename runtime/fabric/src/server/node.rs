@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::watches::Watches;
 use crate::admission::Admission;
 use crate::error::Result;
 use crate::handshake::{Nonce, Secret, Segment, Welcome};
@@ -18,6 +19,7 @@ pub(crate) struct Node {
     pub(crate) secret: Secret,
     pub(crate) host: Host,
     pub(crate) status: Arc<NodeStatus>,
+    pub(crate) watches: Watches,
 }
 
 /// What a memory node is made of, beside its memory.
@@ -47,7 +49,7 @@ impl Node {
         if is_alone {
             admission.stay_alone();
         }
-        Ok(Self { admission, secret, host: Host::new(arena), status })
+        Ok(Self { admission, secret, host: Host::new(arena), status, watches: Watches::default() })
     }
 
     /// Admits the client that sends this request to join. A client `is_here` that maps the memory.

@@ -17,10 +17,9 @@ use super::channel::{
     Channel, HEAD_BYTES, Handshake, MAX_BODY_BYTES, MAX_CONTENT_BYTES, PREAMBLE_BYTES, Preamble,
     first_record, seal_answer,
 };
-use super::frame::{Operation, Operations};
+use super::frame::{self, Operation, Operations};
 use crate::error::{self, Error, Result};
 use crate::handshake::{ConnectionKind, Nonce, Secret, Welcome};
-use crate::host::Host;
 use crate::question::Question;
 use crate::server::{
     Buffers, Connection, INPUT_BYTES, Listener, MAX_UNSENT, Node, Progress, ROOM_BYTES, Role,
@@ -178,6 +177,10 @@ impl Connection for TcpConnection {
             if self.input.is_empty() && self.input.capacity() > MAX_KEPT {
                 self.input = Vec::new();
             }
+            if node.watches.has_changes() && matches!(progress, Progress::Drained) {
+                // Others wait for them; this client for its answer, which is sent next.
+                return Ok(Progress::Changed);
+            }
             self.flush()?;
             // After fewer bytes than there was room for, the socket becomes readable again. Messages that are left have waited for answers to be sent.
             let is_drained = !is_whole
@@ -192,6 +195,15 @@ impl Connection for TcpConnection {
 
     fn send(&mut self, answer: &[u8]) {
         seal_answer(&mut self.channel, Ok(answer), &mut self.output);
+    }
+
+    fn forward(&mut self, changes: &[u64]) -> bool {
+        if self.output.len() > MAX_UNSENT {
+            return false;
+        }
+        self.channel.seal(&frame::forwarded(changes), &mut self.output);
+        // If it has failed, its next event ends it.
+        self.flush().is_ok()
     }
 }
 
@@ -226,7 +238,7 @@ impl TcpConnection {
                     let contents = self.channel.open(message, room)?;
                     match self.state {
                         State::Lane { .. } => {
-                            let executed = execute(&node.host, contents, answer).map(|()| Progress::Drained);
+                            let executed = execute(node, contents, answer).map(|()| Progress::Drained);
                             if executed.is_ok() {
                                 self.channel.seal(answer, &mut self.output);
                             }
@@ -349,7 +361,8 @@ impl TcpConnection {
 ///
 /// # Errors
 /// The reason of a refusal. The operations before the refused one have taken effect.
-fn execute(host: &Host, frame: &[u8], answer: &mut Vec<u8>) -> Result<(), String> {
+fn execute(node: &mut Node, frame: &[u8], answer: &mut Vec<u8>) -> Result<(), String> {
+    let Node { host, watches, .. } = node;
     let text = |error: Error| error.to_string();
     answer.clear();
     answer.push(0);
@@ -363,15 +376,29 @@ fn execute(host: &Host, frame: &[u8], answer: &mut Vec<u8>) -> Result<(), String
                     answer.extend_from_slice(&word.load(Ordering::SeqCst).to_le_bytes());
                 }
             }
-            Operation::Write { at, words } => host.write_each(at, words.iter()).map_err(text)?,
+            Operation::Write { at, words } => {
+                let words = words.iter();
+                let count = words.len();
+                host.write_each(at, words).map_err(text)?;
+                watches.changed(host, at, count);
+            }
             Operation::CompareExchange { at, expected, new } => {
                 let old = host.compare_exchange(at, expected, new).map_err(text)?;
+                if old == expected {
+                    watches.changed(host, at, 1);
+                }
                 answer.extend_from_slice(&old.to_le_bytes());
             }
             Operation::FetchAdd { at, addend } => {
                 let old = host.fetch_add(at, addend).map_err(text)?;
+                watches.changed(host, at, 1);
                 answer.extend_from_slice(&old.to_le_bytes());
             }
+            Operation::Watch { at, words, number } => {
+                host.words(at, words).map_err(text)?;
+                watches.add(at, words, number)?;
+            }
+            Operation::Unwatch { at } => watches.remove(at),
         }
     }
     Ok(())

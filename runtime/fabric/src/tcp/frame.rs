@@ -9,12 +9,17 @@
 //! | WRITE | address, head, the words to write |
 //! | CAS | address, head, expected word, new word |
 //! | FAA | address, head, addend |
+//! | WATCH | address, head, a number of the client's |
+//! | UNWATCH | address, head |
 //!
-//! The *head* is the kind in its lowest byte, and the number of words of a READ or WRITE in the next four. The address is one in the memory node: its own
-//! number of the segment, and the offset.
+//! The *head* is the kind in its lowest byte, and the number of words of a READ, WRITE or WATCH in the next four. The address is one in the memory node: its
+//! own number of the segment, and the offset.
 //!
 //! The answer is a byte 0, and the words that the READs, CASs and FAAs have read, in this order; or a byte 1 and the reason of a refusal, after which
 //! the connection is closed.
+//!
+//! Words that a client watches are forwarded to it when others have changed them ([`watches`](crate::server::watches)): a byte 2, and for each change the number
+//! of the WATCH, the address, the number of words, and the words.
 
 use super::channel::MAX_CONTENT_BYTES;
 use farfield_words::{Address, WORD_BYTES};
@@ -26,6 +31,11 @@ const READ: u64 = 0;
 const WRITE: u64 = 1;
 const COMPARE_EXCHANGE: u64 = 2;
 const FETCH_ADD: u64 = 3;
+const WATCH: u64 = 4;
+const UNWATCH: u64 = 5;
+
+/// The first byte of forwarded words.
+const FORWARDED: u8 = 2;
 
 /// An operation of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +44,8 @@ pub(super) enum Operation<'a> {
     Write { at: Address, words: Words<'a> },
     CompareExchange { at: Address, expected: u64, new: u64 },
     FetchAdd { at: Address, addend: u64 },
+    Watch { at: Address, words: usize, number: u64 },
+    Unwatch { at: Address },
 }
 
 /// Words in a frame.
@@ -81,6 +93,34 @@ pub(super) fn put_fetch_add(frame: &mut Vec<u8>, at: u64, addend: u64) {
     put(frame, [at, head(FETCH_ADD, 1), addend]);
 }
 
+/// The bytes of a WATCH. An UNWATCH has fewer.
+pub(super) const WATCH_BYTES: usize = 3 * WORD_BYTES;
+
+/// Appends a WATCH.
+pub(super) fn put_watch(frame: &mut Vec<u8>, at: u64, words: usize, number: u64) {
+    put(frame, [at, head(WATCH, words), number]);
+}
+
+/// Appends an UNWATCH.
+pub(super) fn put_unwatch(frame: &mut Vec<u8>, at: u64) {
+    put(frame, [at, head(UNWATCH, 1)]);
+}
+
+/// Returns the contents of a record with forwarded words.
+pub(super) fn forwarded(words: &[u64]) -> Vec<u8> {
+    let mut contents = Vec::with_capacity(1 + words.len() * WORD_BYTES);
+    contents.push(FORWARDED);
+    words.iter().for_each(|word| contents.extend_from_slice(&word.to_le_bytes()));
+    contents
+}
+
+/// Returns the words of a record with forwarded ones; `None` if it is another.
+#[inline]
+pub(super) fn forwarded_in(contents: &[u8]) -> Option<Words<'_>> {
+    let (first, words) = contents.split_first()?;
+    (*first == FORWARDED && words.len().is_multiple_of(WORD_BYTES)).then_some(Words(words))
+}
+
 /// The operations of a client's frame. An incomplete or unknown one is an error, after which there is none.
 pub(super) struct Operations<'a>(&'a [u8]);
 
@@ -113,6 +153,8 @@ impl<'a> Operations<'a> {
                 Operation::CompareExchange { at, expected: self.word()?, new: self.word()? }
             }
             (FETCH_ADD, 1) => Operation::FetchAdd { at, addend: self.word()? },
+            (WATCH, words) => Operation::Watch { at, words, number: self.word()? },
+            (UNWATCH, 1) => Operation::Unwatch { at },
             _ => return None,
         })
     }
@@ -156,22 +198,37 @@ mod tests {
         put_write(&mut frame, at.bits(), [7, 8, 9].into_iter());
         put_compare_exchange(&mut frame, at.bits(), 10, 11);
         put_fetch_add(&mut frame, at.bits(), u64::MAX);
+        put_watch(&mut frame, at.bits(), 6, 77);
+        put_unwatch(&mut frame, at.bits());
         let parsed: Vec<_> = Operations::new(&frame).map(Result::unwrap).collect();
-        let [read, Operation::Write { at: to, words }, cas, faa] = parsed[..] else { panic!("{parsed:?}") };
+        let [read, Operation::Write { at: to, words }, cas, faa, watch, unwatch] = parsed[..] else {
+            panic!("{parsed:?}")
+        };
         assert_eq!(read, Operation::Read { at, words: 5 });
         assert_eq!((to, words.iter().collect::<Vec<_>>()), (at, vec![7, 8, 9]));
         assert_eq!(cas, Operation::CompareExchange { at, expected: 10, new: 11 });
         assert_eq!(faa, Operation::FetchAdd { at, addend: u64::MAX });
+        assert_eq!(watch, Operation::Watch { at, words: 6, number: 77 });
+        assert_eq!(unwatch, Operation::Unwatch { at });
         // Cut anywhere, it has an operation that is incomplete, unless it is cut between two.
         for end in 0..frame.len() {
             let complete = Operations::new(&frame[..end]).all(|operation| operation.is_ok());
-            assert_eq!(complete, [0, 16, 56, 88].contains(&end), "{end}");
+            assert_eq!(complete, [0, 16, 56, 88, 112, 136].contains(&end), "{end}");
         }
     }
 
     #[test]
     fn heads_of_no_operation_are_refused() {
-        for head in [4, READ, WRITE, head(READ, MAX_WORDS + 1), head(FETCH_ADD, 2), head(0, 1 << 40)] {
+        for head in [
+            6 | 1 << 8,
+            READ,
+            WRITE,
+            WATCH,
+            head(UNWATCH, 2),
+            head(READ, MAX_WORDS + 1),
+            head(FETCH_ADD, 2),
+            head(0, 1 << 40),
+        ] {
             let mut frame = Vec::new();
             put(&mut frame, [8, head, 1, 2, 3]);
             assert_eq!(Operations::new(&frame).next(), Some(Err(NO_OPERATION)), "{head:#x}");

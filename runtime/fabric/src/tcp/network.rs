@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::channel::{MAX_CONTENT_BYTES, Preamble, answer};
 use super::config::TcpConfig;
-use super::frame::{self, words_of};
+use super::frame::{self, WATCH_BYTES, forwarded_in, words_of};
 use super::line::{Arrival, CLOSED, Line};
 use crate::chain::SINGLE_WORDS;
 use crate::error::Result;
@@ -100,6 +100,9 @@ impl Network for Tcp {
     }
 }
 
+/// The most bytes of WATCHes that wait for a request.
+const MAX_WATCHES: usize = 512 * WATCH_BYTES;
+
 /// The connection of a lane.
 pub(crate) struct Connection {
     line: Line,
@@ -110,6 +113,10 @@ pub(crate) struct Connection {
     /// The frames without an answer, and the places in the ring of their answers' words.
     frames: VecDeque<Frame>,
     places: VecDeque<Place>,
+    /// WATCHes and UNWATCHes, which precede the next request.
+    watches: Vec<u8>,
+    /// Forwarded words that have arrived.
+    changes: Vec<u64>,
     /// True if the memory node has closed it, or it has failed; also after it was stopped.
     has_ended: bool,
     /// Set when it is stopped: true if it had ended before.
@@ -162,6 +169,8 @@ impl Connection {
             made: Frame::default(),
             frames: VecDeque::new(),
             places: VecDeque::new(),
+            watches: Vec::new(),
+            changes: Vec::new(),
             has_ended: false,
             had_ended: None,
         }
@@ -199,7 +208,13 @@ impl Connection {
 
     /// Takes the next answer. Returns the position of the last request that it answers.
     fn take_answer(&mut self) -> Result<Option<u64>, &'static str> {
-        let Some(contents) = self.line.record()? else { return Ok(None) };
+        let contents = loop {
+            let Some(contents) = self.line.record()? else { return Ok(None) };
+            match forwarded_in(contents) {
+                Some(words) => self.changes.extend(words.iter()),
+                None => break contents,
+            }
+        };
         let words = answer(contents).map_err(|reason| {
             tracing::warn!(%reason, "a memory node has refused a frame");
             "the memory node has refused it"
@@ -226,6 +241,7 @@ impl Wire for Connection {
     type Ring = Memory;
     /// A poll is a system call.
     const LOOKS: u32 = 1;
+    const WATCHES: bool = true;
 
     fn credits(&self) -> Credits {
         // All WRITEs are inline: their words are copied into the frame.
@@ -252,7 +268,7 @@ impl Wire for Connection {
             Verb::CompareExchange { .. } => (2, 1),
             Verb::FetchAdd { .. } => (1, 1),
         };
-        let bytes = (2 + sent) * WORD_BYTES;
+        let bytes = self.watches.len() + (2 + sent) * WORD_BYTES;
         if self.frame.len() + bytes > MAX_CONTENT_BYTES || self.made.words + read > MAX_ANSWER_WORDS {
             self.end_frame();
         }
@@ -261,6 +277,9 @@ impl Wire for Connection {
         }
         self.made.last = position;
         let (frame, at) = (&mut self.frame, target.address);
+        if !self.watches.is_empty() {
+            frame.append(&mut self.watches);
+        }
         let place = match verb {
             Verb::Read { ring, words } => {
                 frame::put_read(frame, at, words);
@@ -349,5 +368,28 @@ impl Wire for Connection {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         // With bytes to send, the socket's readiness to take them counts, too.
         (!self.has_ended && !self.line.has_output()).then(|| self.line.as_fd())
+    }
+
+    fn watch(&mut self, at: u64, words: usize, number: u64) -> bool {
+        let has_room = self.watches.len() < MAX_WATCHES;
+        if has_room {
+            frame::put_watch(&mut self.watches, at, words, number);
+        }
+        has_room
+    }
+
+    fn unwatch(&mut self, at: u64) {
+        // Without room it goes on, and its number tells that it is an old one.
+        if self.watches.len() < MAX_WATCHES {
+            frame::put_unwatch(&mut self.watches, at);
+        }
+    }
+
+    fn take_changes(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.changes)
+    }
+
+    fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
     }
 }

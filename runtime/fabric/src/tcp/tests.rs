@@ -178,6 +178,78 @@ fn chains_longer_than_a_frame_arrive_in_order() {
     }
 }
 
+/// Waits for forwarded words. Returns the changes: the number of the watch, the address, and the words.
+fn changes(endpoint: &TcpEndpoint) -> Vec<(u64, Address, Vec<u64>)> {
+    let (mut changes, until) = (Vec::new(), deadline());
+    while !endpoint.has_changes() {
+        assert!(Instant::now() < until, "nothing is forwarded");
+        endpoint.idle();
+    }
+    endpoint.take_changes(|number, at, words| changes.push((number, at, words.to_vec())));
+    changes
+}
+
+/// Executes a chain that `make` fills.
+fn run(endpoint: &TcpEndpoint, make: impl FnOnce(&mut RawChain)) {
+    let mut chain = RawChain::default();
+    make(&mut chain);
+    execute(endpoint, chain).1.unwrap();
+}
+
+#[test]
+fn what_others_write_to_watched_words_is_forwarded_in_order() {
+    // The watched words are in the second memory node, whose own number of the segment is another one.
+    let nodes = Nodes::serve(2, 1, SEGMENT_BYTES, b"open sesame");
+    let at = Address::new(1, 4096);
+    for encrypt in [true, false] {
+        let (client, other) = (nodes.client(encrypt), nodes.client(encrypt));
+        let (watching, writing) =
+            (TcpEndpoint::new(&client, Some(0), None), TcpEndpoint::new(&other, Some(0), None));
+        run(&writing, |chain| chain.write(at, &[0; 8]));
+        assert!(watching.watch(at, 4, 7) && watching.is_watching());
+        run(&watching, |chain| {
+            chain.read(at, 4);
+            // Its own change.
+            chain.write(at, &[9]);
+        });
+        run(&writing, |chain| {
+            // It overlaps both ends of the range, and then a CAS fails.
+            chain.write(at, &[1, 2, 3, 4, 5]);
+            chain.compare_exchange(at, 8, 9);
+            chain.compare_exchange(at, 1, 6);
+            chain.fetch_add(at.add(24), 10);
+            chain.write(at.add(32), &[1]);
+        });
+        let expected = [(7, at, vec![1, 2, 3, 4]), (7, at, vec![6]), (7, at.add(24), vec![14])];
+        assert_eq!(changes(&watching), expected);
+        // Another number from now on.
+        assert!(watching.watch(at, 1, 8));
+        run(&watching, |chain| _ = chain.read(at, 1));
+        run(&writing, |chain| chain.write(at, &[20, 21]));
+        assert_eq!(changes(&watching), [(8, at, vec![20])]);
+        watching.unwatch(at);
+        run(&watching, |chain| _ = chain.read(at, 1));
+        run(&writing, |chain| chain.write(at, &[30]));
+        run(&watching, |chain| _ = chain.read(at, 1));
+        assert!(!watching.has_changes());
+    }
+}
+
+#[test]
+fn the_watches_of_a_closed_connection_end() {
+    let nodes = one();
+    let writing = TcpEndpoint::new(&nodes.client(true), Some(0), None);
+    for number in 0..3 {
+        let watching = TcpEndpoint::new(&nodes.client(true), Some(0), None);
+        assert!(watching.watch(AT, 1, number));
+        run(&watching, |chain| _ = chain.read(AT, 1));
+        run(&writing, |chain| chain.write(AT, &[number + 1]));
+        assert_eq!(changes(&watching), [(number, AT, vec![number + 1])]);
+    }
+    run(&writing, |chain| chain.write(AT, &[9]));
+    works(&nodes);
+}
+
 /// More answers than its socket and its own buffers take.
 #[test]
 fn a_client_that_reads_no_answers_delays_no_other() {
@@ -225,6 +297,8 @@ fn frames_with_anything_else_than_valid_operations_end_the_connection_with_the_r
         (frame(&|frame| frame.extend([7; 40])), "unknown or incomplete"),
         (frame(&|frame| frame.extend([7; 3])), "unknown or incomplete"),
         (frame(&|frame| frame::put_read(frame, 0, 1)), "null"),
+        (frame(&|frame| frame::put_watch(frame, 0, 1, 1)), "null"),
+        (frame(&|frame| frame::put_watch(frame, 8, 1025, 1)), "1024"),
         (frame(&|frame| frame::put_read(frame, SEGMENT_BYTES, 1)), "0x10000"),
         (frame(&|frame| frame::put_fetch_add(frame, Address::new(1, 64).bits(), 1)), "segment"),
         (frame(&|frame| (0..2).for_each(|_| frame::put_read(frame, 8, 8000))), "too long"),
