@@ -117,7 +117,7 @@ figures! {
     }
     "cargo test -p farfield --test delegation_costs -- --nocapture" {
         "rtts.trust.apply" Printed "times" "time of an awaited request to another thread's value in the simulator, over that of an awaited READ of 8 bytes"
-        "rtts.trust.apply_by_mailbox" Printed "times" "the same where the request lies in a mailbox on the memory node, as on `tcp:` and `rdma:`"
+        "rtts.trust.apply_by_mailbox" Printed "times" "the same where the request lies in a mailbox on the memory node, which is read again and again, as on `rdma:`"
         "rtts.trust.apply.here" Printed "round trips" "of a request to a value of the thread itself"
         "rtts.trust.batch4" Printed "times" "time of a request in the simulator, if 4 tasks of a thread make one each, over that of a request alone"
         "rtts.trust.batch16" Printed "times" "the same with 16 tasks"
@@ -138,6 +138,7 @@ figures! {
     "target/release/tcp" {
         "tcp.roundtrip.ratio_to_raw" Printed "times" "time of an awaited READ of 8 bytes over TCP on loopback without encryption, over that of a message there and back between two processes that wait in the same way"
         "tcp.encrypted.ratio_to_raw" Printed "times" "the same with encryption"
+        "tcp.trust.apply.ratio_to_raw" Printed "times" "time of an awaited request to another process's value over TCP on loopback without encryption, over the same message"
         "tcp.pipelining.speedup" Printed "times" "READs a second of a thread with 16 tasks over TCP on loopback, over those with one task"
         "tcp.clients_64.ratio" Printed "times" "encrypted READs of a word a second of 64 threads of 8 processes with 8 tasks each over TCP on loopback, over the best of 1 to 32 threads"
         "tcp.throughput.ratio_to_redis" Printed "times" "READs of a word a second of a thread with 64 tasks over TCP on loopback without encryption, over `GET`s of 8 bytes from Redis with 64 pipelined"

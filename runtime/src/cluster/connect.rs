@@ -69,7 +69,7 @@ impl Cluster {
     /// | `reuse` | reuse of freed blocks: `at-once`, the block that a thread freed last is the next of its size that it allocates; `never`, they are not reused until memory is short; `seed`, one of both | `seed`; with `reclaim=lazy` `at-once` | |
     /// | `dead` | treatment of a compute node that dies: `cleared`, it is evicted immediately, and the others get its memory; `marked`, as on a real cluster: a memory node marks it, the keeper of another process evicts it, and its memory is lost | `cleared` | |
     /// | `sweep` | `yes`: keepers sweep lost memory, as with `farfield memnode --sweep`; implies `dead=marked` | `no` | |
-    /// | `delegation` | where requests to trustees lie: `hosted`, in the memory of their compute nodes, which chains can reach; `mailboxes`, on memory nodes, as on `tcp:` and `rdma:` | `hosted` | |
+    /// | `delegation` | where requests to trustees lie: `hosted`, in the memory of their compute nodes, which chains can reach; `mailboxes`, on memory nodes, where they are read again and again, as on `rdma:` | `hosted` | |
     /// | `plant` | a planted bug of the runtime, which a checker should find, such as `early-reclamation`, `same-version` or `sweep-without-guards`. The error for an unknown name lists all | `none` | |
     ///
     /// A simulated thread is one processor: its tasks compute one after the other, a chain leaves when its thread has posted it, and a completion

@@ -92,11 +92,16 @@ struct Range {
 }
 
 impl Mirror {
+    /// Makes a mirror whose ranges have numbers from a random one on: a lane may still have what was forwarded to another thread.
+    pub(super) fn numbered_from(first: u64) -> Self {
+        Self { added: Cell::new(first), ..Self::default() }
+    }
+
     /// Adds words, of which the first have these values.
     pub(super) fn add(&self, at: Address, words: usize, first: &[u64]) {
         let mut copied = first.to_vec();
         copied.resize(words, 0);
-        self.added.set(self.added.get() + 1);
+        self.added.set(self.added.get().wrapping_add(1));
         self.ranges
             .borrow_mut()
             .insert(at.bits(), Range { words: copied, number: self.added.get(), is_watched: false });

@@ -94,10 +94,11 @@ impl Delegation {
 
     fn service(worker: &Worker) -> &Rc<dyn Service> {
         worker.service_or(|| {
+            let seed = worker.rng().next_u64();
             Rc::new_cyclic(|this| Self {
                 this: Weak::clone(this),
                 me: worker.id(),
-                rng: RefCell::new(SmallRng::seed_from_u64(worker.rng().next_u64())),
+                rng: RefCell::new(SmallRng::seed_from_u64(seed)),
                 desk: OnceCell::new(),
                 callers: RefCell::default(),
                 holds: RefCell::default(),
@@ -106,7 +107,7 @@ impl Delegation {
                 waker: RefCell::default(),
                 own_calls: RefCell::default(),
                 scratch: RefCell::default(),
-                mirror: Mirror::default(),
+                mirror: Mirror::numbered_from(seed),
                 looks: Looks::default(),
                 told: Cell::default(),
                 is_serving: Cell::default(),

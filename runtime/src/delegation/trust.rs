@@ -109,7 +109,7 @@ const _: () = assert!(fingerprint_of::<StoredTrust<()>>() == STORED_HANDLE, "see
 
 impl ComputeThread {
     /// Gives a value to this thread, its trustee, and returns the first handle of it. The thread executes the requests of others while it waits for
-    /// anything, and whenever it pins a guard. Without requests it sleeps, if far memory is mapped. On `tcp:` and `rdma:` it reads its mailboxes again and again, while it awaits
+    /// anything, and whenever it pins a guard. Without requests it sleeps, if far memory is mapped, or its memory nodes forward what arrives (`tcp:`). On `rdma:` it reads its mailboxes again and again, while it awaits
     /// something.
     ///
     /// No round trip, but for the first value of a thread: then one for each desk of an ended trustee, or four to make one.
@@ -194,7 +194,7 @@ impl<T: 'static> Trust<T> {
         self.hold.of.trustee
     }
 
-    /// Applies a function to the value, at its trustee, and returns its result. One round trip, and three on average where requests lie in mailboxes, on `tcp:` and `rdma:`;
+    /// Applies a function to the value, at its trustee, and returns its result. One round trip; where requests lie in mailboxes two, on `tcp:`, and three on average on `rdma:`;
     /// none if this thread is the trustee.
     ///
     /// The function captures nothing: what it needs are its arguments. It is named by its position in the program, so the trustee runs the same build; for

@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::client::Client;
+use super::lane::Lane;
 use super::node::{Connector, Network, Route};
 use super::pipeline::Target;
 use super::sets::{Lanes, OwnSet};
@@ -406,6 +407,7 @@ impl<N: Network> Drop for LaneEndpoint<N> {
             self.lanes.lane(node).post_all();
         }
         if let Lanes::Own(set) | Lanes::Watched(set) = &mut self.lanes {
+            set.borrow_mut().iter_mut().for_each(Lane::unwatch_all);
             self.client.give_back(set.take());
         }
     }

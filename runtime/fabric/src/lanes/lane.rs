@@ -305,6 +305,15 @@ impl<C: Connect> Lane<C> {
         }
     }
 
+    /// Watches no words any more: another thread has the lane next.
+    pub(crate) fn unwatch_all(&mut self) {
+        if std::mem::take(&mut self.is_watching)
+            && let Some(wire) = self.link.wire()
+        {
+            wire.unwatch_all();
+        }
+    }
+
     /// Returns whether words are watched.
     pub(crate) fn is_watching(&self) -> bool {
         self.is_watching

@@ -40,6 +40,8 @@ pub(crate) trait Wire {
     }
     /// Watches the words that begin here no more.
     fn unwatch(&mut self, _at: u64) {}
+    /// Watches no words any more, and drops what still arrives of them.
+    fn unwatch_all(&mut self) {}
     /// Takes forwarded words: the number of the watch, the address, the number of words, and the words; of one change after the other.
     fn take_changes(&mut self) -> Vec<u64> {
         Vec::new()

@@ -233,6 +233,8 @@ impl Server {
                 Ok(Progress::Changed) => self.forward(),
                 Ok(Progress::Asked(question)) => self.answer(number, question),
                 Err(reason) => {
+                    // Operations before a refused one have taken effect.
+                    self.forward();
                     self.end(number, &reason);
                     return false;
                 }

@@ -61,9 +61,12 @@ impl Watches {
         Ok(())
     }
 
-    /// The connection watches the range that begins here no more.
+    /// The connection watches the range that begins here no more; or none, if the address is null.
     pub(crate) fn remove(&mut self, at: Address) {
-        if self.ranges.get(&at.bits()).is_some_and(|range| range.connection == self.current) {
+        let current = self.current;
+        if at.is_null() {
+            self.retain(|connection| connection != current);
+        } else if self.ranges.get(&at.bits()).is_some_and(|range| range.connection == self.current) {
             self.ranges.remove(&at.bits());
         }
     }

@@ -10,7 +10,7 @@
 //! | CAS | address, head, expected word, new word |
 //! | FAA | address, head, addend |
 //! | WATCH | address, head, a number of the client's |
-//! | UNWATCH | address, head |
+//! | UNWATCH | address, or 0 for all of this connection's; head |
 //!
 //! The *head* is the kind in its lowest byte, and the number of words of a READ, WRITE or WATCH in the next four. The address is one in the memory node: its
 //! own number of the segment, and the offset.

@@ -45,6 +45,7 @@ pub(crate) fn parse_any(bytes: &[u8]) {
         let contents = channel.open(body, &mut []).expect("it is plain");
         let operations: Vec<_> = frame::Operations::new(contents).collect();
         assert!(operations.iter().rev().skip(1).all(Result::is_ok), "the refused one is the last");
+        let _ = frame::forwarded_in(contents);
         if let Ok(words) = answer(contents) {
             let _ = frame::words_of(words, words.len() / 8);
         }

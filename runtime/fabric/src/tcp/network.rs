@@ -115,8 +115,9 @@ pub(crate) struct Connection {
     places: VecDeque<Place>,
     /// WATCHes and UNWATCHes, which precede the next request.
     watches: Vec<u8>,
-    /// Forwarded words that have arrived.
+    /// Forwarded words that have arrived, if someone watches.
     changes: Vec<u64>,
+    keeps_changes: bool,
     /// True if the memory node has closed it, or it has failed; also after it was stopped.
     has_ended: bool,
     /// Set when it is stopped: true if it had ended before.
@@ -171,6 +172,7 @@ impl Connection {
             places: VecDeque::new(),
             watches: Vec::new(),
             changes: Vec::new(),
+            keeps_changes: false,
             has_ended: false,
             had_ended: None,
         }
@@ -211,7 +213,8 @@ impl Connection {
         let contents = loop {
             let Some(contents) = self.line.record()? else { return Ok(None) };
             match forwarded_in(contents) {
-                Some(words) => self.changes.extend(words.iter()),
+                Some(words) if self.keeps_changes => self.changes.extend(words.iter()),
+                Some(_) => {}
                 None => break contents,
             }
         };
@@ -374,6 +377,7 @@ impl Wire for Connection {
         let has_room = self.watches.len() < MAX_WATCHES;
         if has_room {
             frame::put_watch(&mut self.watches, at, words, number);
+            self.keeps_changes = true;
         }
         has_room
     }
@@ -383,6 +387,13 @@ impl Wire for Connection {
         if self.watches.len() < MAX_WATCHES {
             frame::put_unwatch(&mut self.watches, at);
         }
+    }
+
+    fn unwatch_all(&mut self) {
+        self.watches.clear();
+        frame::put_unwatch(&mut self.watches, 0);
+        self.changes.clear();
+        self.keeps_changes = false;
     }
 
     fn take_changes(&mut self) -> Vec<u64> {

@@ -250,6 +250,32 @@ fn the_watches_of_a_closed_connection_end() {
     works(&nodes);
 }
 
+#[test]
+fn the_watches_of_a_thread_end_with_it() {
+    let nodes = one();
+    let (client, writing) = (nodes.client(true), TcpEndpoint::new(&nodes.client(true), Some(0), None));
+    for number in 0..3 {
+        // On the connection of the thread before.
+        let watching = TcpEndpoint::new(&client, Some(0), None);
+        assert!(watching.watch(AT.add(8 * number), 1, number));
+        run(&watching, |chain| _ = chain.read(AT, 1));
+        run(&writing, |chain| chain.write(AT, &[5, 6, 7]));
+        let mut found = Vec::new();
+        while found.is_empty() {
+            found = changes(&watching);
+            // What was forwarded to the thread before may still arrive.
+            found.retain(|(of, ..)| *of == number);
+        }
+        assert_eq!(found, [(number, AT.add(8 * number), vec![5 + number])]);
+        run(&writing, |chain| chain.write(AT, &[1, 2, 3]));
+    }
+    let next = TcpEndpoint::new(&client, Some(0), None);
+    run(&next, |chain| _ = chain.read(AT, 1));
+    run(&writing, |chain| chain.write(AT, &[8, 9, 10]));
+    run(&next, |chain| _ = chain.read(AT, 1));
+    assert!(!next.has_changes() && !next.is_watching());
+}
+
 /// More answers than its socket and its own buffers take.
 #[test]
 fn a_client_that_reads_no_answers_delays_no_other() {
