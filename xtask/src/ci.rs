@@ -142,6 +142,10 @@ fn test_command() -> Result<String, String> {
 
 /// Short runs of `intset` for every structure; each verifies its set.
 fn sets() -> Result<(), String> {
+    let build =
+        "cargo build --release --quiet -p farfield-cli -p farfield-examples --bin farfield --bin intset";
+    workspace::run(&build.split_whitespace().collect::<Vec<_>>(), &[])?;
+    let program = workspace::target().join("release/intset").display().to_string();
     for structure in ["lazy-list", "harris-list", "hash-set"] {
         for (threads, tasks, share, cluster) in [
             ("2", "1", "10", "local:"),
@@ -150,7 +154,7 @@ fn sets() -> Result<(), String> {
             ("8", "2", "50", "sim:nodes=2"),
         ] {
             let command = format!(
-                "cargo run --release --quiet -p farfield-cli -p farfield-examples --bin intset -- --structure {structure} --cluster {cluster} --threads {threads} \
+                "{program} --structure {structure} --cluster {cluster} --threads {threads} \
                  --tasks {tasks} --insert {share} --remove {share} --num-ops 2000 --key-ub 256 --format json"
             );
             let printed = output(&command.split_whitespace().collect::<Vec<_>>())?;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::workspace::{PROGRAMS, run as command};
+use crate::workspace::{PROGRAMS, run as command, target};
 
 /// One undecided history is allowed for this number of seeds with faults of all structures. Of 10,000 seeds 8 are undecided, nearly
 /// all of registers.
@@ -29,8 +29,10 @@ impl Options {
 /// Soaks, after hunting the planted bugs: a soak without findings is evidence only if it detects them.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let seeds = format!("0..{}", options.seeds);
-    let packages = if options.without_mutants { &PROGRAMS[..] } else { &PROGRAMS[2..4] };
-    let soak = [&["cargo", "run", "--release", "--quiet"], packages, &["--bin", "soak", "--"]].concat();
+    let packages = if options.without_mutants { &PROGRAMS[..] } else { &PROGRAMS[..4] };
+    command(&[&["cargo", "build", "--release", "--quiet"], packages].concat(), &[])?;
+    let program = target().join("release/soak").display().to_string();
+    let soak = [program.as_str()];
     command(&[&soak[..], &["--planted"]].concat(), &[])?;
     command(&[&soak[..], &["--seeds", &seeds]].concat(), &[])?;
     // A history with many operations without results may be undecidable. Such runs are counted, and few are allowed.

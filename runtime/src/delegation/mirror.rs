@@ -132,7 +132,7 @@ impl Mirror {
     /// Returns whether mailboxes are watched, all of them.
     fn watches(&self, mailboxes: &[Mailbox]) -> bool {
         let is_watched =
-            |mailbox: &Mailbox| self.with(mailbox.at(), 1, |range, _| range.is_watched).unwrap_or(true);
+            |mailbox: &Mailbox| self.with(mailbox.at(), 1, |range, _| range.is_watched).unwrap_or(false);
         mailboxes.iter().all(is_watched)
     }
 
