@@ -233,6 +233,7 @@ impl<N: Network> LaneEndpoint<N> {
         }
     }
 
+    #[allow(clippy::type_complexity)] // lanes, the number of one, and an address there
     fn of_own_lane(
         &self,
         at: Address,

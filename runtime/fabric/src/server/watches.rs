@@ -95,12 +95,12 @@ impl Watches {
             let has_room = |(connection, kept): &&mut (usize, Vec<u64>)| {
                 *connection == range.connection && kept.len() < MESSAGE_WORDS
             };
-            let message = match changes.iter_mut().rev().find(has_room) {
-                Some((_, message)) => message,
-                None => &mut changes.push_mut((range.connection, Vec::new())).1,
-            };
-            message.extend([range.number, from, words as u64]);
-            message.extend(now.iter().map(|word| word.load(Ordering::SeqCst)));
+            let head = [range.number, from, words as u64];
+            let change = head.into_iter().chain(now.iter().map(|word| word.load(Ordering::SeqCst)));
+            match changes.iter_mut().rev().find(has_room) {
+                Some((_, message)) => message.extend(change),
+                None => changes.push((range.connection, change.collect())),
+            }
         }
     }
 

@@ -110,7 +110,7 @@ pub(super) fn put_unwatch(frame: &mut Vec<u8>, at: u64) {
 pub(super) fn forwarded(words: &[u64]) -> Vec<u8> {
     let mut contents = Vec::with_capacity(1 + words.len() * WORD_BYTES);
     contents.push(FORWARDED);
-    words.iter().for_each(|word| contents.extend_from_slice(&word.to_le_bytes()));
+    contents.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     contents
 }
 

@@ -100,7 +100,7 @@ impl Network for Tcp {
     }
 }
 
-/// The most bytes of WATCHes that wait for a request.
+/// The most bytes of requests to watch that wait for another request.
 const MAX_WATCHES: usize = 512 * WATCH_BYTES;
 
 /// The connection of a lane.
@@ -113,7 +113,7 @@ pub(crate) struct Connection {
     /// The frames without an answer, and the places in the ring of their answers' words.
     frames: VecDeque<Frame>,
     places: VecDeque<Place>,
-    /// WATCHes and UNWATCHes, which precede the next request.
+    /// Requests to watch, or to watch no more, which precede the next one.
     watches: Vec<u8>,
     /// Forwarded words that have arrived, if someone watches.
     changes: Vec<u64>,
