@@ -20,17 +20,16 @@
 //! to the memory node and on to the trustee, and back in the same manner: two round trips. Watched mailboxes are read every 20 ms only: a watch ends with its connection, and each READ renews it.
 //!
 //! 4. A mailbox is watched before it is read, on the same lane, and forwarded words arrive in the order in which they were written; so the mirror has each change of a word from
-//!    the READ on, and an older state never follows a newer one.
+//!    the READ on. The thread may take a READ's words after changes that followed it: then they are discarded, and an older state never follows a newer one.
 //! 5. Forwarded words have the number of the range for which they were watched, as in 3.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
-use std::time::Duration;
-
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 
 use super::attend::{peek_patiently, refuse_hellos};
 use super::desk::DeskPlaces;
@@ -89,6 +88,21 @@ struct Range {
     words: Vec<u64>,
     number: u64,
     is_watched: bool,
+    /// The changes that were forwarded.
+    changes: u64,
+}
+
+/// A range when a READ of it was posted: its number, and the changes until then.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Version {
+    number: u64,
+    changes: u64,
+}
+
+impl Range {
+    fn version(&self) -> Version {
+        Version { number: self.number, changes: self.changes }
+    }
 }
 
 impl Mirror {
@@ -102,9 +116,10 @@ impl Mirror {
         let mut copied = first.to_vec();
         copied.resize(words, 0);
         self.added.set(self.added.get().wrapping_add(1));
-        self.ranges
-            .borrow_mut()
-            .insert(at.bits(), Range { words: copied, number: self.added.get(), is_watched: false });
+        self.ranges.borrow_mut().insert(
+            at.bits(),
+            Range { words: copied, number: self.added.get(), is_watched: false, changes: 0 },
+        );
     }
 
     pub(super) fn remove(&self, at: Address) {
@@ -139,7 +154,7 @@ impl Mirror {
     /// Takes what was forwarded of watched ranges. Returns whether there was anything.
     #[inline]
     pub(super) fn take_changes(&self, worker: &Worker) -> bool {
-        worker.io.endpoint.take_changes(|number, at, words| self.put(number, at, words))
+        worker.io.endpoint.take_changes(|number, at, words| self.put_change(number, at, words))
     }
 
     pub(super) fn load(&self, at: Address) -> u64 {
@@ -166,9 +181,9 @@ impl Mirror {
         (first + words <= range.words.len()).then(|| f(range, first))
     }
 
-    /// Returns the number of a mailbox's range.
-    fn number(&self, mailbox: Mailbox) -> Option<u64> {
-        self.with(mailbox.at(), 1, |range, _| range.number)
+    /// Returns the version of a mailbox's range.
+    fn version(&self, mailbox: Mailbox) -> Option<Version> {
+        self.with(mailbox.at(), 1, |range, _| range.version())
     }
 
     /// Watches the range of a mailbox, unless it is the one that begins at `last`. Returns where it begins.
@@ -182,11 +197,21 @@ impl Mirror {
         begins
     }
 
-    /// Replaces words of the range with this number.
-    fn put(&self, number: u64, at: Address, words: &[u64]) {
+    /// Replaces words by those of a READ, if the range has this version still.
+    fn put(&self, version: Version, at: Address, words: &[u64]) {
+        self.with(at, words.len(), |range, first| {
+            if range.version() == version {
+                range.words[first..][..words.len()].copy_from_slice(words);
+            }
+        });
+    }
+
+    /// Replaces words by forwarded ones, if they were watched for this range.
+    fn put_change(&self, number: u64, at: Address, words: &[u64]) {
         self.with(at, words.len(), |range, first| {
             if range.number == number {
                 range.words[first..][..words.len()].copy_from_slice(words);
+                range.changes += 1;
             }
         });
     }
@@ -211,17 +236,17 @@ impl Mirror {
         let mut read = Vec::with_capacity(2 * mailboxes.len());
         let mut watched = Address::NULL;
         for &mailbox in mailboxes {
-            let Some(number) = self.number(mailbox) else { continue };
+            let Some(version) = self.version(mailbox) else { continue };
             watched = self.watch_of(ct.worker(), mailbox, watched);
             match mailbox {
-                Mailbox::Words(at, words) => read.push((number, at, chain.peek(at, words))),
+                Mailbox::Words(at, words) => read.push((version, at, chain.peek(at, words))),
                 Mailbox::Slot(at) => {
                     let words = at.add(WORD_BYTES as u64);
                     let mut slot = [(at, 1), (words, BATCH_WORDS)];
                     if ct.worker().has(Plant::TornMailbox) {
                         slot.reverse();
                     }
-                    read.extend(slot.map(|(at, words)| (number, at, chain.peek(at, words))));
+                    read.extend(slot.map(|(at, words)| (version, at, chain.peek(at, words))));
                 }
             }
         }
@@ -229,8 +254,8 @@ impl Mirror {
             return Ok(());
         }
         let done = ct.submit(chain).await?;
-        for (number, at, slot) in read {
-            self.put(number, at, done.words(slot));
+        for (version, at, slot) in read {
+            self.put(version, at, done.words(slot));
         }
         Ok(())
     }
@@ -433,15 +458,30 @@ mod tests {
     fn what_was_read_for_another_pair_is_discarded() {
         let (mirror, at) = (Mirror::default(), Address::new(0, 4096));
         mirror.add(at, 2, &[]);
-        let old = mirror.number(Mailbox::Slot(at)).unwrap();
+        let old = mirror.version(Mailbox::Slot(at)).unwrap();
         mirror.put(old, at, &[1, 2]);
         assert_eq!(mirror.load(at), 1);
         mirror.remove(at);
         mirror.add(at, 2, &[]);
         mirror.put(old, at, &[1, 2]);
         assert_eq!(mirror.load(at), 0);
-        let new = mirror.number(Mailbox::Words(at, 2)).unwrap();
+        let new = mirror.version(Mailbox::Words(at, 2)).unwrap();
         mirror.put(new, at, &[5, 6]);
         assert_eq!(mirror.load(at.add(8)), 6);
+    }
+
+    /// The READ was executed before the change, and its result is taken after it.
+    #[test]
+    fn what_was_read_before_a_change_is_discarded() {
+        let (mirror, at) = (Mirror::default(), Address::new(0, 4096));
+        mirror.add(at, 2, &[]);
+        let before = mirror.version(Mailbox::Slot(at)).unwrap();
+        mirror.put_change(before.number, at, &[5]);
+        mirror.put(before, at, &[0, 0]);
+        assert_eq!(mirror.load(at), 5);
+        mirror.put_change(before.number + 1, at, &[6]);
+        assert_eq!(mirror.load(at), 5, "of another watch");
+        mirror.put(mirror.version(Mailbox::Slot(at)).unwrap(), at, &[7]);
+        assert_eq!(mirror.load(at), 7);
     }
 }

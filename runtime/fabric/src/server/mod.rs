@@ -242,7 +242,7 @@ impl Server {
         }
     }
 
-    /// Sends the changes of watched words to those who watch them. Whoever takes no more bytes watches no more.
+    /// Sends the changes of watched words to the connections that watch them. A connection whose client takes no more bytes loses its watches.
     fn forward(&mut self) {
         for (number, changes) in self.node.watches.take_changes() {
             let takes = |connection: &mut Box<dyn Connection>| connection.forward(&changes);
