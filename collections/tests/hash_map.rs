@@ -191,7 +191,7 @@ async fn a_map_of_other_types_is_refused(ct: &ComputeThread) -> Result<()> {
 
 #[test]
 fn a_cluster_whose_addresses_can_not_be_compressed_is_refused() {
-    let cluster = Cluster::connect("local:segments=4097,size=64KiB").unwrap();
+    let cluster = Cluster::connect("local:segments=2049,size=64KiB").unwrap();
     let refused = cluster.run(1, async |ct| HashMap::<u64, u64>::create(ct).await).unwrap_err().to_string();
     assert!(refused.contains("tagged or stamped link"), "{refused}");
 }

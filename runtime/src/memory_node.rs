@@ -65,7 +65,7 @@ pub struct MemoryNodeOptions {
     pub nodes: u16,
     /// The number of segments of each; 1024 in all.
     pub segments: u16,
-    /// The size of each segment, 27336 bytes to 256 TiB, rounded down to words.
+    /// The size of each segment, 27336 bytes to 128 TiB, rounded down to words.
     pub segment_bytes: u64,
     /// A file with the cluster's secret, readable by its owner only. Without a secret every process is admitted that reaches the memory node and knows
     /// of none.

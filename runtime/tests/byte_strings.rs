@@ -262,9 +262,10 @@ async fn what_a_link_can_not_hold_is_refused(ct: &ComputeThread) -> Result<()> {
     let (shelf, g) = (shelf(ct).await?, &ct.pin());
     let too_long = Blob::new_in(ct, vec![0; Blob::MAX_BYTES + 1]).await.unwrap_err().to_string();
     assert!(too_long.contains("1114105 bytes") && too_long.contains("1 MiB"), "{too_long}");
-    let no_tag = shelf.full().store(g, shelf, Full::new(0)).await.unwrap_err().to_string();
-    assert!(no_tag.contains("tag") && no_tag.contains("Full { all: 0 }"), "{no_tag}");
-    assert_eq!(shelf.full().store(g, shelf, Full::new(9)).await?.tag().all(), 9);
+    for all in [0, 9, u16::MAX] {
+        let stored = shelf.full().store(g, shelf, Full::new(all)).await?;
+        assert_eq!((stored.tag().all(), stored.shared().address()), (all, shelf.address()));
+    }
     // A class that is smaller than the string: an error, not half a string.
     let text = Blob::new_in(ct, bytes(100)).await?.write(ct).await?;
     let small = SizeClass::of(50).expect("it is short");
@@ -277,11 +278,11 @@ async fn what_a_link_can_not_hold_is_refused(ct: &ComputeThread) -> Result<()> {
 fn a_cluster_whose_addresses_can_not_be_compressed_is_refused() {
     let check =
         |url: &str| Cluster::connect(url).unwrap().run(1, async |ct| ct.check_compressible()).map(drop);
-    check("local:segments=4096,size=64KiB").unwrap();
-    let Err(Error::InvalidPointer(refused)) = check("local:segments=4097,size=64KiB") else {
+    check("local:segments=2048,size=64KiB").unwrap();
+    let Err(Error::InvalidPointer(refused)) = check("local:segments=2049,size=64KiB") else {
         panic!("it was not refused")
     };
-    assert_eq!((refused.address.segment(), refused.fault), (4096, PointerFault::NotCompressible));
+    assert_eq!((refused.address.segment(), refused.fault), (2048, PointerFault::NotCompressible));
 }
 
 #[test]

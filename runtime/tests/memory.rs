@@ -97,9 +97,9 @@ async fn a_stamp_distinguishes_a_pointer_that_was_stored_again(ct: &ComputeThrea
     plain.store(g, a).await?;
     assert_eq!(plain.swap(g, b).await?, a);
     assert_eq!(plain.load(g).await?, b);
-    // Exactly 65,535 stores later the word is the same again: the documented limit.
+    // Exactly 65,536 stores later the word is the same again: the documented limit.
     let mut current = back;
-    for _ in 1..1 << 16 {
+    for _ in 0..1 << 16 {
         current = link.compare_exchange(g, current, a).await?.unwrap();
     }
     assert_eq!(current, back);

@@ -44,7 +44,7 @@ use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 use farfield_words::layouts::{Found, Layouts};
-use farfield_words::link_targets;
+use farfield_words::link_target;
 
 /// The number of objects that are read at a time.
 const OBJECTS_PER_CHAIN: usize = 32;
@@ -206,9 +206,11 @@ impl ComputeThread {
                                 }
                             }
                         }
-                        _ => pending.extend(words.iter().flat_map(|word| {
-                            link_targets(*word).map(|at| (Address::from_bits(at.bits() & !7), None))
-                        })),
+                        _ => pending.extend(
+                            words
+                                .iter()
+                                .map(|word| (Address::from_bits(link_target(*word).bits() & !7), None)),
+                        ),
                     }
                 }
             }

@@ -2,11 +2,10 @@
 //!
 //! The classic ABA problem: a thread loads a link; the object is removed, freed, allocated again and linked in the same place; the thread's
 //! `compare_exchange` succeeds although everything has changed. Guards prevent this by not freeing the memory. If memory is reused immediately, a
-//! *stamp* prevents it: 16 bits beside the address that each store increments. The words differ unless exactly a multiple of 65,535 stores came
+//! *stamp* prevents it: 16 bits beside the address that each store increments. The words differ unless exactly a multiple of 65,536 stores came
 //! between.
 //!
-//! The word is that of a [tagged link](super::tagged) whose tag is the stamp: 16 bits beside a compressed address. A link that is not null never has
-//! stamp 0.
+//! The word is that of a [tagged link](super::tagged) whose tag is the stamp: 16 bits beside a compressed address.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,13 +20,10 @@ use crate::pointer::Guard;
 use crate::pointer::{Address, MaybeMarks, RemotePtr, Shared};
 use farfield_words::{DefaultInit, Describer, Field, Initial, Pod, Remote, fingerprint};
 
-/// The stamp of a link that is initialised with a pointer, and the successor of the last stamp.
-const FIRST_STAMP: u16 = 1;
-
 /// An atomic pointer with a 16-bit stamp, safe from ABA without guards. It has no marks.
 ///
 /// A field is declared as `StampedLink<Node>`; the operations are methods of its [`Place`]. Every store increments the stamp; 65,535 is followed by
-/// 1. A thread is not protected if exactly a multiple of 65,535 stores come between its `load` and its `compare_exchange`.
+/// 0. A thread is not protected if exactly a multiple of 65,536 stores come between its `load` and its `compare_exchange`.
 #[repr(transparent)]
 pub struct StampedLink<T>(u64, PhantomData<fn() -> T>);
 
@@ -43,7 +39,7 @@ impl<'g, T> Stamped<'g, T> {
         self.shared
     }
 
-    /// Returns the number of stores to the link, plus one if it was initialised with a pointer. 65,535 is followed by 1.
+    /// Returns the number of stores to the link, modulo 65,536.
     pub fn stamp(self) -> u16 {
         self.stamp
     }
@@ -54,7 +50,7 @@ impl<'g, T> Stamped<'g, T> {
 
     /// Returns the next word of a link with this value that is made to point to `target`.
     fn successor(self, target: Address) -> Result<u64> {
-        Ok(u64::from(self.stamp.checked_add(1).unwrap_or(FIRST_STAMP)) << TAG_SHIFT | compress(target)?)
+        Ok(u64::from(self.stamp.wrapping_add(1)) << TAG_SHIFT | compress(target)?)
     }
 }
 
@@ -84,7 +80,7 @@ impl<'g, T> Deref for Stamped<'g, T> {
 
 impl<T: Remote> Field for StampedLink<T> {
     type Cell = Self;
-    /// The initial pointer, null by default. A null link begins at stamp 0.
+    /// The initial pointer, null by default.
     type Init = RemotePtr<T>;
     type Value<'g> = Stamped<'g, T>;
     type Stored = Place<'static, Self>;
@@ -99,9 +95,7 @@ impl<T: Remote> Field for StampedLink<T> {
 
     fn encode(init: RemotePtr<T>, out: &mut [u8]) {
         // An address that does not fit is replaced by one that every access rejects, not by another object's.
-        let place = compress(init.address()).unwrap_or((1 << TAG_SHIFT) - 1);
-        let stamp = if place == 0 { 0 } else { FIRST_STAMP };
-        Pod::encode(u64::from(stamp) << TAG_SHIFT | place, out);
+        Pod::encode(compress(init.address()).unwrap_or((1 << TAG_SHIFT) - 1), out);
     }
     fn decode<'g>(_: Address, bytes: &[u8]) -> farfield_words::Result<Self::Value<'g>> {
         Ok(Stamped::from_word(<u64 as Pod>::decode(bytes).unwrap_or_default()))
@@ -193,17 +187,14 @@ mod tests {
     fn stamps_wrap_around() {
         let last = Stamped::<()>::from_word(0xffff << TAG_SHIFT | 8);
         assert_eq!(last.stamp(), u16::MAX);
-        assert_eq!(
-            Stamped::<()>::from_word(last.successor(last.shared.address()).unwrap()).stamp(),
-            FIRST_STAMP
-        );
+        assert_eq!(Stamped::<()>::from_word(last.successor(last.shared.address()).unwrap()).stamp(), 0);
     }
 
     #[test]
     fn addresses_survive_compression_or_are_refused() {
-        let far = Address::new(4095, (512 << 30) - 8);
+        let far = Address::new(2047, (512 << 30) - 8);
         assert_eq!(Stamped::<()>::from_word(compress(far).unwrap()).shared().address(), far);
-        assert!(compress(Address::new(4096, 64)).is_err());
+        assert!(compress(Address::new(2048, 64)).is_err());
         assert!(compress(Address::new(0, 512 << 30)).is_err());
     }
 }

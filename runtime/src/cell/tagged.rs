@@ -6,14 +6,15 @@
 //! | bits | contents |
 //! |---|---|
 //! | 63..48 | the tag |
-//! | 47..36 | segment |
+//! | 47 | 1; 0 if the pointer is null |
+//! | 46..36 | segment |
 //! | 35..0 | offset / 8 |
 //!
-//! Segments below 4096 and offsets below 512 GiB can be compressed: [`ComputeThread::check_compressible`] finds a cluster with others before a structure
+//! Segments below 2048 and offsets below 512 GiB can be compressed: [`ComputeThread::check_compressible`] finds a cluster with others before a structure
 //! is created in it.
 //!
-//! A sweep takes any word for a link, and must not take small numbers or plain pointers into segment 0 for tagged ones. So the upper 16 bits of a
-//! link that is not null are never 0. If the tag has 15 bits or fewer, the highest of them is set. A tag of all 16 bits beside a pointer must not be 0.
+//! A sweep takes any word for a link. Bit 47, which is 0 in every plain address, tells it which kind of link, so it does not take small numbers or
+//! plain pointers for tagged links to other objects.
 //!
 //! A [`StampedLink`](super::StampedLink) is the case of a tag that counts the stores.
 
@@ -75,21 +76,10 @@ impl<T, G: Tag> TaggedWord<T, G> {
     /// Makes the word of a pointer and a tag.
     ///
     /// # Errors
-    /// [`Error::InvalidPointer`] if the address can not be compressed; [`Error::InvalidArgument`] if the tag has 16 bits, all of which are 0, and
-    /// the pointer is not null.
+    /// [`Error::InvalidPointer`] if the address can not be compressed.
     pub fn new(target: RemotePtr<T>, tag: G) -> Result<Self> {
         let place = compress(target.address())?;
-        let used = tag.bits() & used_bits::<G>();
-        let tag = match (place, G::BITS) {
-            (0, _) => used,
-            (_, TAG_BITS) if used == 0 => {
-                let value = format!("{tag:?}").into();
-                let reason = "beside a pointer, a tag of 16 bits has one that is not 0";
-                return Err(Error::from(error::InvalidArgument { argument: "tag", value, reason }));
-            }
-            (_, TAG_BITS) => used,
-            _ => used | 1 << (TAG_BITS - 1),
-        };
+        let tag = tag.bits() & used_bits::<G>();
         Ok(Self::of(u64::from(tag) << TAG_SHIFT | place))
     }
 }
@@ -232,7 +222,7 @@ impl<T, G> Initial<TaggedWord<T, G>> for Tagged<'_, T, G> {
 }
 
 /// Operations are sequentially consistent. All fail with [`Error::InvalidPointer`] if the object is not in far memory, or a pointer to be stored can not
-/// be compressed, and with [`Error::InvalidArgument`] if a tag is refused: see [`TaggedWord::new`].
+/// be compressed.
 impl<'g, T: Remote, G: Tag> Place<'g, TaggedLink<T, G>> {
     /// Returns the link's value. One round trip.
     #[inline]
@@ -281,7 +271,7 @@ impl ComputeThread {
     /// has such links calls it before it is created. No round trip.
     ///
     /// # Errors
-    /// [`Error::InvalidPointer`] with the largest address of a cluster of more than 4096 segments, or of segments of more than 512 GiB.
+    /// [`Error::InvalidPointer`] with the largest address of a cluster of more than 2048 segments, or of segments of more than 512 GiB.
     pub fn check_compressible(&self) -> Result<()> {
         compress(self.heap().grid.last_word()).map(drop)
     }
@@ -310,29 +300,17 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn pointers_and_tags_are_kept_and_are_found_by_a_sweep(segment in 0_u16..4096, index in 1_u64..1 << 36, tag: u16) {
+        fn pointers_and_tags_are_kept_and_are_found_by_a_sweep(segment in 0_u16..2048, index in 1_u64..1 << 36, tag: u16) {
             let address = Address::new(segment, index * 8);
             let narrow = word::<7>(address, tag).unwrap();
             let value = Tagged::<(), Bits<7>>::from_word(narrow);
-            proptest::prop_assert_eq!(value.shared().address(), address);
-            proptest::prop_assert_eq!(value.tag().0, tag & 0x7f);
-            proptest::prop_assert!(farfield_words::link_targets(narrow).any(|target| target == address));
-            if tag == 0 {
-                proptest::prop_assert!(word::<16>(address, tag).is_err());
-            } else {
-                let wide = word::<16>(address, tag).unwrap();
-                let value = Tagged::<(), Bits<16>>::from_word(wide);
-                proptest::prop_assert_eq!((value.shared().address(), value.tag().0), (address, tag));
-                proptest::prop_assert!(farfield_words::link_targets(wide).any(|target| target == address));
-            }
+            proptest::prop_assert_eq!((value.shared().address(), value.tag().0), (address, tag & 0x7f));
+            proptest::prop_assert_eq!(farfield_words::link_target(narrow), address);
+            let wide = word::<16>(address, tag).unwrap();
+            let value = Tagged::<(), Bits<16>>::from_word(wide);
+            proptest::prop_assert_eq!((value.shared().address(), value.tag().0), (address, tag));
+            proptest::prop_assert_eq!(farfield_words::link_target(wide), address);
         }
-    }
-
-    #[test]
-    fn a_tag_of_sixteen_zeros_is_refused_beside_a_pointer_only() {
-        assert_eq!(word::<16>(Address::NULL, 0).unwrap(), 0);
-        let refused = word::<16>(Address::new(0, 8), 0).unwrap_err().to_string();
-        assert!(refused.contains("tag") && refused.contains("16 bits"), "{refused}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::segment::grid::Grid;
 use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
-use farfield_words::link_targets;
+use farfield_words::link_target;
 
 /// The divisor of a segment's size that bounds the size of a list. Half a chunk is always allowed.
 const LIST_SHARE: u64 = 32;
@@ -228,10 +228,10 @@ impl Candidates {
         self.listed[index / BITS] & 1 << (index % BITS) != 0
     }
 
-    /// The candidates that a word points to, if it is a link of any kind.
-    pub(crate) fn in_word(&self, word: u64) -> impl Iterator<Item = usize> {
+    /// The candidate that a word points to, if it is a link of any kind.
+    pub(crate) fn in_word(&self, word: u64) -> Option<usize> {
         // A link's marks are smaller than a block, so the address stays in it.
-        link_targets(word).filter_map(|at| self.at(at))
+        self.at(link_target(word))
     }
 
     /// Vetoes the object at an address as used.
@@ -243,7 +243,9 @@ impl Candidates {
 
     /// Vetoes the candidates that a word points to as used.
     pub(crate) fn mark_targets_used(&self, word: u64) {
-        self.in_word(word).for_each(|index| self.used.set(index));
+        if let Some(index) = self.in_word(word) {
+            self.used.set(index);
+        }
     }
 
     /// Vetoes all candidates that overlap a range of bytes as kept.

@@ -15,7 +15,7 @@ use memoffset::offset_of;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"farfield");
 /// The version of this layout.
-pub(crate) const LAYOUT_VERSION: u64 = 6;
+pub(crate) const LAYOUT_VERSION: u64 = 7;
 
 /// Words of a name in an entry: up to 47 bytes and their length.
 pub(crate) const NAME_WORDS: usize = 6;

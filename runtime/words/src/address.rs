@@ -1,7 +1,7 @@
 //! Addresses of words in far memory.
 //!
 //! An [`Address`] is 64 bits: the segment's number in the upper 16, the byte offset *inside that segment* in the lower
-//! 48. It is never a virtual address, so it means the same on every machine, and no address can make a program touch
+//! 48, of which the highest is 0 in every segment. It is never a virtual address, so it means the same on every machine, and no address can make a program touch
 //! memory outside a segment: each access is checked against the segment's bounds before it is posted.
 //!
 //! Null is 0. The first word of every segment belongs to its control block and is never allocated. So an all-zero word can only be mistaken for null.
@@ -69,24 +69,29 @@ impl Address {
     }
 }
 
-/// Bits of a compressed address: 12 of segment above 36 of offset in words.
+/// The bit that distinguishes a compressed address from a plain one, whose offset is smaller.
+const COMPRESSED: u64 = 1 << (Address::COMPRESSED_BITS - 1);
+/// Bits of a compressed address: 11 of segment above 36 of offset in words.
 const COMPRESSED_OFFSET_BITS: u32 = 36;
 const COMPRESSED_OFFSET_MASK: u64 = (1 << COMPRESSED_OFFSET_BITS) - 1;
-const COMPRESSED_SEGMENT_MASK: u64 = (1 << (Address::COMPRESSED_BITS - COMPRESSED_OFFSET_BITS)) - 1;
+const COMPRESSED_SEGMENT_MASK: u64 = (COMPRESSED >> COMPRESSED_OFFSET_BITS) - 1;
 
 impl Address {
     /// Bits of a compressed address.
     pub const COMPRESSED_BITS: u32 = 48;
 
-    /// Packs the address of a word into 48 bits, so that 16 bits of a word are free for a stamp: 12 bits of segment, 36 of offset in words.
-    /// Returns `None` for segments from 4096 on and offsets from 512 GiB on.
+    /// Packs the address of a word into 48 bits, so that 16 bits of a word are free for a tag: a bit that is set, 11 bits of segment, 36 of offset in
+    /// words. Null is packed as 0. Returns `None` for segments from 2048 on and offsets from 512 GiB on.
     #[inline]
     pub const fn compress(self) -> Option<u64> {
         let (segment, offset) = (self.segment() as u64, self.offset() / WORD_BYTES as u64);
+        if self.is_null() {
+            return Some(0);
+        }
         if segment > COMPRESSED_SEGMENT_MASK || offset > COMPRESSED_OFFSET_MASK {
             return None;
         }
-        Some(segment << COMPRESSED_OFFSET_BITS | offset)
+        Some(COMPRESSED | segment << COMPRESSED_OFFSET_BITS | offset)
     }
 
     /// Unpacks the address in a word's lower 48 bits; ignores the upper 16.
@@ -97,11 +102,12 @@ impl Address {
     }
 }
 
-/// Returns the addresses that a word names if it is a link: a plain address, and a compressed one if the upper 16 bits hold a stamp, which is never
-/// 0.
-pub fn link_targets(word: u64) -> impl Iterator<Item = Address> {
-    let stamped = word >> Address::COMPRESSED_BITS > 0;
-    std::iter::once(Address::from_bits(word)).chain(stamped.then(|| Address::from_compressed(word)))
+/// Returns the address that a word names if it is a link: the compressed one if bit 47 is set, otherwise the plain one, whose lowest bits may be marks.
+///
+/// No offset in a segment has that bit, so a plain pointer is never taken for a compressed one to another object.
+#[inline]
+pub const fn link_target(word: u64) -> Address {
+    if word & COMPRESSED == 0 { Address::from_bits(word) } else { Address::from_compressed(word) }
 }
 
 impl fmt::Debug for Address {
@@ -138,33 +144,40 @@ mod tests {
 
     #[test]
     fn compression_keeps_every_address_that_fits_and_refuses_others() {
-        for address in [Address::new(0, 8), Address::new(4095, 0), Address::new(7, (1 << 39) - 8)] {
+        for address in [Address::new(0, 8), Address::new(2047, 0), Address::new(7, (1 << 39) - 8)] {
             let compressed = address.compress().unwrap();
             assert_eq!(compressed >> Address::COMPRESSED_BITS, 0);
             assert_eq!(Address::from_compressed(compressed), address);
             assert_eq!(Address::from_compressed(compressed | 0xbeef << 48), address, "a stamp is ignored");
         }
-        assert_eq!(Address::new(4096, 8).compress(), None);
+        assert_eq!(Address::new(2048, 8).compress(), None);
         assert_eq!(Address::new(0, 1 << 39).compress(), None);
     }
 
     #[test]
-    fn a_word_names_its_plain_address_and_below_a_stamp_the_compressed_one() {
+    fn a_word_names_one_address() {
         let address = Address::new(3, 64);
-        assert!(link_targets(Address::new(0, 64).bits()).eq([Address::new(0, 64)]));
-        let stamped = address.compress().unwrap() | 5 << Address::COMPRESSED_BITS;
-        assert!(link_targets(stamped).eq([Address::from_bits(stamped), address]));
+        assert_eq!(link_target(address.bits()), address);
+        assert_eq!(link_target(address.compress().unwrap() | 3 << Address::COMPRESSED_BITS), address);
+        assert_eq!(Address::NULL.compress(), Some(0));
+        assert!(Address::from_compressed(5 << Address::COMPRESSED_BITS).is_null());
     }
 
     proptest::proptest! {
         #[test]
-        fn any_address_compresses_to_itself_or_not_at_all(bits: u64) {
+        fn any_address_compresses_to_itself_or_not_at_all(bits: u64, tag: u16) {
             let address = Address::from_bits(bits & !7);
-            if let Some(compressed) = address.compress() {
+            if let Some(compressed) = address.compress().filter(|_| !address.is_null()) {
                 proptest::prop_assert_eq!(Address::from_compressed(compressed), address);
-                let stamped = compressed | 1 << Address::COMPRESSED_BITS;
-                proptest::prop_assert!(link_targets(stamped).any(|target| target == address));
+                let tagged = compressed | u64::from(tag) << Address::COMPRESSED_BITS;
+                proptest::prop_assert_eq!(link_target(tagged), address);
             }
+        }
+
+        #[test]
+        fn a_plain_address_in_a_segment_is_never_taken_for_a_compressed_one(segment: u16, offset in 0..crate::geometry::MAX_SEGMENT_BYTES) {
+            let address = Address::new(segment, offset);
+            proptest::prop_assert_eq!(link_target(address.bits()), address);
         }
     }
 }

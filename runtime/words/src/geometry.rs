@@ -5,8 +5,8 @@
 //!
 //! 1. There is at least one memory node, each memory node has at least one segment, and there are at most 2^16 segments: a segment's number fits an
 //!    address.
-//! 2. A segment has room for its control block and a word, consists of whole words, and ends within the 48 bits of an
-//!    offset.
+//! 2. A segment has room for its control block and a word, consists of whole words, and ends within the 47 bits of an
+//!    offset: the next bit distinguishes [compressed addresses](Address::compress).
 //! 3. If each segment takes as many bytes as the next power of two, all of them take less than 2^63. So no product of these numbers overflows, and
 //!    every sum is an offset in a file.
 
@@ -18,8 +18,8 @@ use crate::error::{self, Error, PointerFault, Result};
 
 /// The smallest segment. The layer above puts a control block in front, and asserts that it and a word have room.
 pub const MIN_SEGMENT_BYTES: u64 = 27_336;
-/// The largest segment: an offset has 48 bits.
-pub const MAX_SEGMENT_BYTES: u64 = 1 << Address::OFFSET_BITS;
+/// The largest segment: the highest bit of an offset is 0.
+pub const MAX_SEGMENT_BYTES: u64 = 1 << (Address::OFFSET_BITS - 1);
 /// The most segments: a segment's number has 16 bits.
 const MAX_SEGMENTS: u64 = Address::MAX_SEGMENTS as u64;
 /// All segments together are smaller than this, so that an offset fits the system's signed type.
@@ -73,7 +73,7 @@ impl Geometry {
         if segment_bytes < MIN_SEGMENT_BYTES || segment_bytes > MAX_SEGMENT_BYTES {
             return Err(GeometryError::SegmentSize(segment_bytes));
         }
-        // At most 2^48 times 2^16, which is one too many.
+        // At most 2^47 times 2^16, which is one too many.
         if segment_bytes.next_power_of_two() > (BYTES_END - 1) / segments {
             return Err(GeometryError::TotalSize(segments, segment_bytes));
         }
@@ -186,7 +186,7 @@ impl GeometryError {
                 ("number of segments", format!("{nodes} times {per_node}"), reason)
             }
             Self::SegmentSize(bytes) => {
-                let reason = "a segment has 27336 bytes (its control block and a word) to 256 TiB";
+                let reason = "a segment has 27336 bytes (its control block and a word) to 128 TiB";
                 ("segment size", bytes.to_string(), reason)
             }
             Self::PartialWord(bytes) => {
@@ -286,10 +286,9 @@ mod tests {
         for bytes in [1, LEAST + 1, LEAST + 4, u64::MAX] {
             assert_eq!(said(1, 1, bytes), GeometryError::PartialWord(bytes));
         }
-        // The bytes of all would be 2^63, and 2^64, which is 0.
-        assert_eq!(said(2, 1 << 14, MOST), GeometryError::TotalSize(1 << 15, MOST));
+        // The bytes of all would be 2^63.
         assert_eq!(said(2, 1 << 15, MOST), GeometryError::TotalSize(1 << 16, MOST));
-        assert_eq!(said(2, 1 << 14, (1 << 47) + 8), GeometryError::TotalSize(1 << 15, (1 << 47) + 8));
+        assert_eq!(said(2, 1 << 15, (1 << 46) + 8), GeometryError::TotalSize(1 << 16, (1 << 46) + 8));
     }
 
     #[test]

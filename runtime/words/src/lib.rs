@@ -56,7 +56,7 @@ mod thread_id;
 pub mod units;
 mod word;
 
-pub use address::{Address, link_targets};
+pub use address::{Address, link_target};
 pub use array::{try_array, try_map};
 pub use block::Block;
 pub use bytes::Bytes;

@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 
 use super::changes::{LogId, Logs};
 use super::trace::{Action, Actor, Micros, Record};
-use farfield_words::Address;
+use farfield_words::{Address, link_target};
 use farfield_words::{FieldInfo, WORD_BYTES};
 
 /// The words of a page of the map from addresses to allocations.
@@ -297,9 +297,9 @@ impl Allocations {
 
     /// Returns the object that a word points to, plainly or compressed as in a stamped link, and the pointer's marks.
     pub(crate) fn pointed_to(&self, word: u64) -> Option<(&Allocation, u64)> {
+        let at = link_target(word).bits();
         let begins = |at: Address| self.at(at).filter(|allocation| allocation.start == at);
-        let plain = begins(Address::from_bits(word & !7)).map(|allocation| (allocation, word & 7));
-        plain.or_else(|| begins(Address::from_compressed(word)).map(|allocation| (allocation, 0)))
+        begins(Address::from_bits(at & !7)).map(|allocation| (allocation, at & 7))
     }
 
     /// Returns the live objects that are not reachable from `roots`. The search is conservative: a word counts as a pointer if it is the address
@@ -312,13 +312,12 @@ impl Allocations {
         let mut reached = vec![false; self.allocations.len()];
         let mut pending: Vec<u64> = roots.into_iter().collect();
         while let Some(bits) = pending.pop() {
-            for at in [Address::from_bits(bits & !7), Address::from_compressed(bits)] {
-                let Some(index) = self.index_at(at).filter(|index| !reached[*index]) else { continue };
-                reached[index] = true;
-                let Allocation { start, bytes, state, .. } = self.allocations[index];
-                if !matches!(state, LifeState::Freed(_)) {
-                    pending.extend((0..bytes).step_by(WORD_BYTES).map(|offset| word(start.add(offset))));
-                }
+            let at = Address::from_bits(link_target(bits).bits() & !7);
+            let Some(index) = self.index_at(at).filter(|index| !reached[*index]) else { continue };
+            reached[index] = true;
+            let Allocation { start, bytes, state, .. } = self.allocations[index];
+            if !matches!(state, LifeState::Freed(_)) {
+                pending.extend((0..bytes).step_by(WORD_BYTES).map(|offset| word(start.add(offset))));
             }
         }
         let lost = |(index, allocation): (usize, &Allocation)| {

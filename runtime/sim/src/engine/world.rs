@@ -29,7 +29,7 @@ use farfield_words::Address;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
 use farfield_words::geometry::Geometry;
-use farfield_words::link_targets;
+use farfield_words::link_target;
 
 /// A simulated cluster.
 pub struct World {
@@ -517,7 +517,7 @@ impl World {
     pub fn lost(&mut self, blocks: &[Block]) {
         let Some(first) = blocks.first() else { return };
         let within = first.address..first.address.add(first.bytes);
-        let points = |at: &Address| link_targets(self.peek(*at)).any(|target| within.contains(&target));
+        let points = |at: &Address| within.contains(&link_target(self.peek(*at)));
         // The first word of a segment is not addressable.
         let segments = (0..=u16::MAX).map(|segment| Address::new(segment, WORD_BYTES as u64));
         let words = segments.take_while(|at| self.arena.word(*at).is_ok()).flat_map(|segment| {
