@@ -54,7 +54,7 @@ const QUIET_TICKS: u32 = 4;
 /// The delay before a keeper that has panicked is replaced. It doubles with each panic.
 const RESTART: Duration = Duration::from_millis(10);
 const MAX_RESTART: Duration = Duration::from_secs(1);
-/// The pause after a sweep, in durations of that sweep.
+/// The pause after a sweep, in durations of that sweep's work.
 const SWEEP_PAUSE: u32 = 9;
 
 /// The collection that a keeper does before its process is used.
@@ -297,15 +297,16 @@ pub(crate) struct Sweeper<'a> {
     debt: (Option<u64>, Duration),
     /// The time for which the debt must not change before a sweep starts.
     quiet: Duration,
-    /// The pause after a sweep, in durations of that sweep.
+    /// The pause after a sweep, in durations of its work: how long it waited for other processes does not count.
     pause: u32,
 }
 
 enum SweepState<'a> {
     /// No sweep is in progress. The next may start at `next`.
     Idle { next: Duration },
-    /// A sweep is in progress. While it waits for other processes, `waiting` is its entry in reports of stalls, with the list and the epoch.
-    Sweeping { sweep: Sweeping<'a>, began: Duration, waiting: Option<(u64, u64, Waiting)> },
+    /// A sweep is in progress, and has worked for a time. While it waits for other processes, `waiting` is its entry in reports of stalls, with the list
+    /// and the epoch.
+    Sweeping { sweep: Sweeping<'a>, worked: Duration, waiting: Option<(u64, u64, Waiting)> },
 }
 
 type Sweeping<'a> = Pin<Box<dyn Future<Output = Result<SweepOutcome>> + 'a>>;
@@ -334,21 +335,21 @@ impl<'a> Sweeper<'a> {
         {
             let pace = Rc::clone(&self.pace);
             let sweep = Box::pin(async move { ct.sweep(&pace).await });
-            self.state = SweepState::Sweeping { sweep, began: now, waiting: None };
+            self.state = SweepState::Sweeping { sweep, worked: Duration::ZERO, waiting: None };
         }
-        let SweepState::Sweeping { sweep, began, waiting } = &mut self.state else { return Ok(()) };
+        let SweepState::Sweeping { sweep, worked, waiting } = &mut self.state else { return Ok(()) };
         let was_late = Cell::new(false);
         let is_late = || {
             was_late.set(ct.now().saturating_sub(now) > until);
             was_late.get()
         };
-        let Some(outcome) = self.pace.resume(sweep.as_mut(), is_late).await else {
+        let outcome = self.pace.resume(sweep.as_mut(), is_late).await;
+        *worked += ct.now().saturating_sub(now);
+        let Some(outcome) = outcome else {
             note_wait(ct, waiting, !was_late.get());
             return Ok(());
         };
-        let now = ct.now();
-        let next = now + self.pause * now.saturating_sub(*began);
-        self.state = SweepState::Idle { next };
+        self.state = SweepState::Idle { next: ct.now() + self.pause * *worked };
         outcome.map(|outcome| tracing::debug!(?outcome, "swept"))
     }
 
