@@ -430,7 +430,9 @@ fn test(
     let mut faults = Vec::new();
     let (longest, mut evicted, deaths) =
         kill_and_stop(options, &mut test, &mut workers, &mut watch, &mut faults)?;
-    let farfield = Farfield { program: programs.join("farfield"), url: url.clone() };
+    // On a busy machine a memory node may answer a new process late.
+    let of_tools = if options.cluster == Fabric::Tcp { format!("{url}&timeout=10s") } else { url.clone() };
+    let farfield = Farfield { program: programs.join("farfield"), url: of_tools };
     let mut of_way: Figures = Vec::new();
     let mut counted = 0;
     if way == Way::Swept {

@@ -32,6 +32,7 @@ use crate::io::Purpose;
 use crate::io::block_on;
 use crate::io::operations::*;
 use crate::membership::in_the_way;
+use crate::memory::reclaim::EPOCHS_TO_LEAVE;
 use crate::segment::control::Record;
 use crate::segment::record::SeenMember;
 use crate::segment::{control, decode};
@@ -195,15 +196,15 @@ async fn keep(ct: &ComputeThread, stop: &StopSignal, startup: &Startup) -> Resul
     Ok(())
 }
 
-/// Frees the process's retired objects, as long as the other processes follow the epoch. Sends heartbeats meanwhile, so that the process is not evicted
+/// Frees the process's retired objects, as long as the other processes follow the epoch, for at most [`EPOCHS_TO_LEAVE`]. Sends heartbeats meanwhile, so that the process is not evicted
 /// while it leaves.
 async fn leave_garbage(ct: &ComputeThread, patience: Duration, interval: Duration, heartbeats: &mut u32) {
-    let mut moved = (ct.process.collector.epoch(), ct.now());
+    let (mut moved, mut epochs) = ((ct.process.collector.epoch(), ct.now()), 0);
     let mut sent = ct.now();
     let _waiting = ct.has_garbage().then(|| ct.waits_as(Purpose::Epoch));
     loop {
         ct.take_orphans();
-        if !ct.has_garbage() || ct.now().saturating_sub(moved.1) > patience {
+        if !ct.has_garbage() || ct.now().saturating_sub(moved.1) > patience || epochs == EPOCHS_TO_LEAVE {
             return;
         }
         if ct.now().saturating_sub(sent) >= interval {
@@ -215,7 +216,7 @@ async fn leave_garbage(ct: &ComputeThread, patience: Duration, interval: Duratio
         ct.try_reclaim().await;
         let epoch = ct.process.collector.epoch();
         if epoch > moved.0 {
-            moved = (epoch, ct.now());
+            (moved, epochs) = ((epoch, ct.now()), epochs + 1);
         } else {
             ct.park(POLL_INTERVAL);
         }

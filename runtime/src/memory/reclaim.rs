@@ -24,6 +24,9 @@ pub(crate) const RETIRED_PER_ADVANCE: u64 = 64;
 const RETIRED_SHARE_PER_ADVANCE: u64 = 512;
 /// The number of consecutive attempts without a new epoch after which an ending thread gives up.
 const ATTEMPTS_TO_LEAVE: u32 = 64;
+/// The number of epochs for which a thread or process that is about to end frees garbage. Three are enough for all that it has retired; if the allocator's words
+/// are corrupt, freeing may make new garbage for ever.
+pub(crate) const EPOCHS_TO_LEAVE: u32 = 64;
 /// The number of retired objects beyond which a thread waits for its attempts to advance the epoch. An attempt at each retirement would cost more than
 /// retiring, and while another process is idle, all of them fail.
 const MAX_RETIRED: usize = 4096;
@@ -201,21 +204,26 @@ impl Worker {
     }
 
     /// Waits until the blocks in the limbo lists of this thread and of ended threads of its process can be freed: the thread is about to
-    /// end, and other processes may hold pointers. After [`ATTEMPTS_TO_LEAVE`] the remaining blocks stay for the next thread.
+    /// end, and other processes may hold pointers. After [`ATTEMPTS_TO_LEAVE`] without a new epoch, or [`EPOCHS_TO_LEAVE`], the remaining blocks stay
+    /// for the next thread.
     pub(crate) async fn drain_limbo(&self) {
         if !self.is_shared {
             return;
         }
         let mut backoff = Retry::for_holder(self).bounded();
-        let mut fruitless = 0;
-        while fruitless < ATTEMPTS_TO_LEAVE {
+        let (mut fruitless, mut epochs) = (0, 0);
+        while fruitless < ATTEMPTS_TO_LEAVE && epochs < EPOCHS_TO_LEAVE {
             self.take_orphans();
             if !self.has_garbage() {
                 return;
             }
             let epoch = self.process.collector.epoch();
             self.try_reclaim().await;
-            fruitless = if self.process.collector.epoch() == epoch { fruitless + 1 } else { 0 };
+            (fruitless, epochs) = if self.process.collector.epoch() == epoch {
+                (fruitless + 1, epochs)
+            } else {
+                (0, epochs + 1)
+            };
             backoff.wait_for(Purpose::Epoch).await;
         }
     }

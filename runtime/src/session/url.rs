@@ -225,7 +225,10 @@ mod tests {
         assert!(reason("local:size=512TiB").contains("size=562949953421312: "));
         assert!(reason("local:nodes=60000,segments=2").contains("nodes=60000,segments=2: "));
         assert!(reason("sim:nodes=65535,segments=65535").contains("nodes=65535,segments=65535: "));
-        assert!(reason("local:nodes=65535,size=128TiB").contains("size=140737488355328 for 65535 segments"));
+        assert!(
+            reason("local:nodes=2,segments=32768,size=128TiB")
+                .contains("size=140737488355328 for 65536 segments")
+        );
         assert!(reason("local:nodes=1,nodes=2").contains("`nodes` is given twice"));
         assert!(reason("local:rtt=2us").contains("unknown option `rtt`"));
         assert!(reason("sim:colour=red").contains("unknown option `colour`"));

@@ -382,7 +382,7 @@ impl ComputeThread {
                 if is_list || free.is_marked(at) || descriptions.contains(&at) {
                     continue;
                 }
-                let found = words.iter().flat_map(|word| candidates.in_word(*word));
+                let found = words.iter().filter_map(|word| candidates.in_word(*word));
                 match candidates.at(at).filter(|index| candidates.block(*index).address == at) {
                     Some(candidate) => links.between.extend(found.map(|index| (candidate, index))),
                     None => links.found.extend(found),

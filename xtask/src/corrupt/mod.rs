@@ -74,6 +74,8 @@ struct Found {
     errors: BTreeMap<String, u64>,
     /// Number of failures by kind.
     failures: BTreeMap<String, u64>,
+    /// The first failure of each kind: its case and standard error.
+    reports: Vec<String>,
     clusters: u64,
     peak_kib: u64,
     /// Number of programs that waited until the command to end.
@@ -243,7 +245,10 @@ impl Found {
             *seen += 1;
             if *seen == 1 {
                 let file = paths.logs.join(format!("failure-{}", self.failures.len()));
-                match write(&file, format!("{what}\n{}", failure.stderr)) {
+                let report = format!("{what}\n{}", failure.stderr);
+                let written = write(&file, &report);
+                self.reports.push(report);
+                match written {
                     Ok(()) => println!("  stderr: {}", file.display()),
                     Err(error) => println!("  {error}"),
                 }
@@ -261,6 +266,7 @@ impl Found {
         table("cases by kind of word", &self.by_kind);
         table("errors", &self.errors);
         table("failures", &self.failures);
+        self.reports.iter().for_each(|report| println!("{report}"));
         let (clusters, seconds) = (self.clusters, took.as_secs_f64());
         println!(
             "{clusters} clusters, {seconds:.0} s; {} programs waited until the command to end; peak {} KiB",

@@ -86,9 +86,8 @@ impl Watched {
         if self.is_over {
             return None;
         }
-        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()));
-        self.peak_kib =
-            self.peak_kib.max(status.ok().and_then(|status| high_water_kib(&status)).unwrap_or(0));
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap_or_default();
+        self.peak_kib = self.peak_kib.max(high_water_kib(&status).unwrap_or(0));
         let stderr = self.stderr();
         let new = stderr.get(self.checked_bytes..).unwrap_or_default();
         let panicked = new.lines().find_map(|line| Some(line.split_once("panicked at ")?.1.to_owned()));
@@ -97,8 +96,12 @@ impl Watched {
             return Some(self.failure(&format!("panicked at {place}")));
         }
         if self.peak_kib > self.most_kib {
+            let mut large = self.failure(&format!("more than {} KiB of memory", self.most_kib));
+            let is_of_memory = |line: &&str| line.starts_with("Vm") || line.starts_with("Rss");
+            let sizes: Vec<&str> = status.lines().filter(is_of_memory).collect();
+            let _ = writeln!(large.stderr, "{}\n{}", sizes.join("\n"), threads(self.process.id()));
             self.kill();
-            return Some(self.failure(&format!("more than {} KiB of memory", self.most_kib)));
+            return Some(large);
         }
         None
     }
