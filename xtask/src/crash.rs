@@ -175,6 +175,12 @@ struct Farfield {
 }
 
 impl Farfield {
+    fn new(programs: &Path, cluster: Fabric, url: &str) -> Self {
+        // On a busy machine a memory node may answer a new process late.
+        let timeout = if cluster == Fabric::Tcp { ",timeout=10s" } else { "" };
+        Self { program: programs.join("farfield"), url: format!("{url}{timeout}") }
+    }
+
     fn figure(&self, name: &str) -> Result<u64, String> {
         let failed = |error: &dyn std::fmt::Display| format!("farfield status: {error}");
         let ran = Command::new(&self.program).args(["status", &self.url, "--format", "json"]).output();
@@ -430,9 +436,7 @@ fn test(
     let mut faults = Vec::new();
     let (longest, mut evicted, deaths) =
         kill_and_stop(options, &mut test, &mut workers, &mut watch, &mut faults)?;
-    // On a busy machine a memory node may answer a new process late.
-    let of_tools = if options.cluster == Fabric::Tcp { format!("{url}&timeout=10s") } else { url.clone() };
-    let farfield = Farfield { program: programs.join("farfield"), url: of_tools };
+    let farfield = Farfield::new(programs, options.cluster, &url);
     let mut of_way: Figures = Vec::new();
     let mut counted = 0;
     if way == Way::Swept {
