@@ -2,7 +2,9 @@
 //!
 //! They stand on the public interface of [`farfield`] alone. Each is right when any of its futures is dropped at any `await`, and when its clients die.
 
+mod array;
 mod hash_map;
 
+pub use array::{Array, ArrayRoot};
 pub use hash_map::inline::{InlineHashMap, InlineHashMapRoot, InlineIter};
 pub use hash_map::{Counters, HashMap, HashMapRoot, Iter};

@@ -1,4 +1,4 @@
-//! The clusters on which both maps are tested.
+//! The clusters on which the structures are tested.
 
 use farfield::prelude::*;
 
@@ -23,6 +23,7 @@ fn on(url: &str, threads: usize, body: &(impl AsyncFn(&ComputeThread) -> Result<
     assert_eq!(metrics.allocated, metrics.freed, "{url}: objects are lost");
 }
 
+#[allow(dead_code)] // the tests of arrays have few operations
 /// Returns `most`, or a fifth where each round trip takes real time.
 pub(crate) fn affordable(most: u64, ct: &ComputeThread) -> u64 {
     if ct.is_immediate() || ct.cluster().simulation().is_some() { most } else { most / 5 }

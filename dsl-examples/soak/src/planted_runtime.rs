@@ -17,6 +17,7 @@ use farfield_sim::Plant;
 
 use crate::Check;
 use crate::planted::Structure;
+use crate::trustees::Mix;
 
 /// A planted bug of the runtime, and the program that must detect it.
 #[derive(Clone, Copy, Debug)]
@@ -64,13 +65,15 @@ pub enum Program {
     MortalTrustees,
     /// The same, through mailboxes on a memory node.
     MailboxTrustees,
-    /// The same over links that are cut.
+    /// The same, and most requests pass handles on.
+    MailboxHandles,
+    /// [`Trustees`](Self::Trustees) over links that are cut.
     CutTrustees,
 }
 
 use Program::{
-    Accounts, CutTrustees, Cuts, Hoards, Impatience, MailboxTrustees, Meetings, MortalTrustees, Moves, Names,
-    Release, Replace, Shelves, Trustees, Values,
+    Accounts, CutTrustees, Cuts, Hoards, Impatience, MailboxHandles, MailboxTrustees, Meetings,
+    MortalTrustees, Moves, Names, Release, Replace, Shelves, Trustees, Values,
 };
 
 const fn planted(
@@ -256,6 +259,18 @@ pub const PLANTED_IN_RUNTIME: &[PlantedInRuntime] = &[
         MortalTrustees,
     ),
     planted(
+        Plant::ResentBatch,
+        "a batch that is written again has the number that it had",
+        "a request is executed again after its client has reconnected",
+        CutTrustees,
+    ),
+    planted(
+        Plant::LateLastWords,
+        "a dead client's last batch is executed before its handles are counted out",
+        "a batch that is applied after its client's eviction sends a handle of a value that is gone",
+        MailboxHandles,
+    ),
+    planted(
         Plant::SharedEdge,
         "a handle that is sent takes an edge of its own",
         "the drop of one handle counts as that of another, and frees the value too early",
@@ -296,7 +311,7 @@ impl PlantedInRuntime {
 
 impl Program {
     /// All programs.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Replace,
         Release,
         Values,
@@ -311,6 +326,7 @@ impl Program {
         Trustees,
         MortalTrustees,
         MailboxTrustees,
+        MailboxHandles,
         CutTrustees,
     ];
 
@@ -333,7 +349,9 @@ impl Program {
             Hoards => "jitter=90%,threads-per-node=2,sweep=yes",
             Trustees => "jitter=90%,stall=1%",
             CutTrustees => "jitter=90%,stall=1%,cut=1%,timeout=60us,leaks=ignore",
-            MailboxTrustees => "jitter=90%,stall=1%,timeout=200us,leaks=ignore,delegation=mailboxes",
+            MailboxTrustees | MailboxHandles => {
+                "jitter=90%,stall=1%,timeout=200us,leaks=ignore,delegation=mailboxes"
+            }
             MortalTrustees => "jitter=90%,stall=1%,timeout=200us,leaks=ignore",
         };
         let url = format!("sim:seed={seed},size=4MiB,limit=10s,plant={},{options}", plant.name());
@@ -354,14 +372,21 @@ impl Program {
             Shelves => shelves(&cluster, seed, 300, 100, work).map(drop),
             Moves => shelves(&cluster, seed, 100, 100, shift).map(drop),
             Hoards => shelves(&cluster, seed, 40, 10, hoard).map(drop),
-            // Ten times as long as the work takes: a request is never answered.
-            Trustees => crate::trustees::run(&cluster, seed, 0, Duration::from_millis(20)),
-            // A thread that fails waits for lost answers before it ends, and others for its end.
-            CutTrustees => crate::trustees::run(&cluster, seed, 0, Duration::from_millis(500)),
-            MailboxTrustees => crate::trustees::run(&cluster, seed, seed % 3, Duration::from_millis(20)),
-            MortalTrustees => crate::trustees::run(&cluster, seed, 1 + seed % 2, Duration::from_millis(20)),
+            // Ten times as long as the work takes: a request is never answered. A thread that fails waits for lost answers before it ends, and others for its end.
+            Trustees => requests(&cluster, seed, 0, 20),
+            CutTrustees => requests(&cluster, seed, 0, 500),
+            MailboxTrustees => requests(&cluster, seed, seed % 3, 20),
+            MailboxHandles => {
+                crate::trustees::run(&cluster, seed, seed % 3, Duration::from_millis(20), Mix::Handles)
+            }
+            MortalTrustees => requests(&cluster, seed, 1 + seed % 2, 20),
         }
     }
+}
+
+/// The program of [`trustees`](crate::trustees), with a time limit in milliseconds.
+fn requests(cluster: &Cluster, seed: u64, mortals: u64, limit: u64) -> Result<()> {
+    crate::trustees::run(cluster, seed, mortals, Duration::from_millis(limit), Mix::Requests)
 }
 
 /// Polls a future for at most so many nanoseconds; then drops it in flight and returns `None`.

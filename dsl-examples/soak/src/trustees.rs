@@ -24,6 +24,24 @@ pub const THREADS: usize = 4;
 const TASKS: usize = 3;
 const REQUESTS: u64 = 12;
 
+/// What the threads do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mix {
+    /// Mostly numbered requests.
+    Requests,
+    /// Mostly requests that pass handles on.
+    Handles,
+}
+
+impl Mix {
+    fn draw(self, ct: &ComputeThread) -> u8 {
+        match self {
+            Self::Requests => ct.random_range(0..9),
+            Self::Handles => ct.random_range(4..14),
+        }
+    }
+}
+
 /// What a request was: its client, its task, and its number there.
 type Id = (u64, u64, u64);
 
@@ -102,7 +120,7 @@ fn is_of_death(error: &Error) -> bool {
 ///
 /// # Errors
 /// What the check has found, or the simulator.
-pub fn run(cluster: &Cluster, seed: u64, mortals: u64, limit: Duration) -> Result<()> {
+pub fn run(cluster: &Cluster, seed: u64, mortals: u64, limit: Duration, mix: Mix) -> Result<()> {
     let witness = Arc::new(Witness::default());
     if let Some(simulation) = cluster.simulation() {
         for mortal in 0..mortals {
@@ -110,7 +128,7 @@ pub fn run(cluster: &Cluster, seed: u64, mortals: u64, limit: Duration) -> Resul
             simulation.inject(Fault::crash(1 + mortal as usize).after_chains(chains));
         }
     }
-    let ended = cluster.run_surviving(THREADS, async |ct| ct.within(limit, work(ct, &witness)).await);
+    let ended = cluster.run_surviving(THREADS, async |ct| ct.within(limit, work(ct, &witness, mix)).await);
     let died = match ended {
         Ok(ended) => ended.iter().filter(|ended| ended.is_none()).count(),
         // A thread can not do without links that are cut for longer than the timeout: it ends as if it were dead.
@@ -142,7 +160,7 @@ async fn meet(ct: &ComputeThread, witness: &Arc<Witness>) -> Result<Vec<Option<T
     Ok(logs)
 }
 
-async fn work(ct: &ComputeThread, witness: &Arc<Witness>) -> Result<()> {
+async fn work(ct: &ComputeThread, witness: &Arc<Witness>, mix: Mix) -> Result<()> {
     let logs = meet(ct, witness).await?;
     let _ = ct.barrier("met").await;
     let kept = RefCell::new(Vec::new());
@@ -150,11 +168,12 @@ async fn work(ct: &ComputeThread, witness: &Arc<Witness>) -> Result<()> {
         for number in 0..REQUESTS {
             let trustee = ct.random_range(0..THREADS);
             let Some(log) = &logs[trustee] else { continue };
-            match ct.random_range(0..8_u8) {
+            match mix.draw(ct) {
                 0..=4 => request(ct, log, trustee, (ct.index() as u64, task as u64, number), witness).await?,
                 5 => send_token(ct, log, witness).await?,
-                6 => use_token(ct, log, &kept).await?,
-                _ => pass_on(ct, log, &logs).await?,
+                6 | 9 | 10 => use_token(ct, log, &kept).await?,
+                7 => pass_on(ct, log, &logs).await?,
+                8 | 11.. => hand_back(ct, log, &kept).await?,
             }
         }
         Ok(())
@@ -238,6 +257,15 @@ async fn use_token(ct: &ComputeThread, log: &Trust<Log>, kept: &RefCell<Vec<Trus
     touch(ct, &token).await?;
     kept.borrow_mut().push(token);
     Ok(())
+}
+
+/// Sends a handle away that this thread has kept, perhaps the last one, and perhaps to the value's trustee.
+async fn hand_back(ct: &ComputeThread, log: &Trust<Log>, kept: &RefCell<Vec<Trust<Token>>>) -> Result<()> {
+    let Some(token) = kept.borrow_mut().pop() else { return Ok(()) };
+    match log.apply(ct, token, |log, token: Trust<Token>| log.tokens.push(token)).await {
+        Err(error) if !is_of_death(&error) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Makes a request of no effect.

@@ -83,6 +83,10 @@ plants! {
     ForgottenBatch = "forgotten-batch",
     /// A trustee that is rung for executes the last batch again.
     RepeatedBatch = "repeated-batch",
+    /// A client writes a batch that may have been lost under the next number, too.
+    ResentBatch = "resent-batch",
+    /// A trustee counts a dead client's handles out before it executes the last batch of that client.
+    LateLastWords = "late-last-words",
     /// A handle that is sent has the same edge as the one that stays.
     SharedEdge = "shared-edge",
     /// A handle is sent to a third thread before its value's trustee knows.

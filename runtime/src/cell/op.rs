@@ -4,8 +4,8 @@
 //!
 //! | function | result |
 //! |---|---|
-//! | [`read`], [`read_bytes`], [`read_bytes_with`], [`load`], [`peek`], [`peek_bytes`], [`peek_bytes_with`] | the value |
-//! | [`store`] | a `Link`'s new value; nothing for an atomic or a tagged link |
+//! | [`read`], [`read_bytes`], [`read_bytes_with`], [`load`], [`load_range`], [`peek`], [`peek_bytes`], [`peek_bytes_with`] | the value |
+//! | [`store`], [`store_range`] | a `Link`'s new value; nothing for an atomic or a tagged link |
 //! | [`compare_exchange`], [`compare_exchange_link`], [`fetch_add`] | the previous value |
 //! | [`write()`] | the object, in case no link holds it |
 //! | [`stage`] | the object, which no link holds yet |
@@ -21,6 +21,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use farfield_fabric::chain::RawChain;
 use farfield_fabric::host::{self, Host};
@@ -32,7 +33,7 @@ use super::link::{Exchanged, LinkWord};
 use super::owned::Publish;
 use super::read::check_aligned;
 use super::tagged::{Tag, Tagged, TaggedLink, TaggedWord};
-use super::{Atomic, CompareExchangeError, Link, Lock, LockGuard, Owned, Place};
+use super::{Atomic, CompareExchangeError, Link, Lock, LockGuard, Owned, Place, Tail};
 use crate::error::Result;
 use crate::io::operations::*;
 use crate::io::{Acquisition, CompletedOperations, Parts, ReleasedLocks};
@@ -228,6 +229,25 @@ pub fn store<F: Storable<V>, V>(
     value: V,
 ) -> impl Operations<'_, Output = F::Outcome<'_>> {
     F::storing(place, value)
+}
+
+/// Loads consecutive atomics of a tail, without a bounds check, by one READ. Each is loaded atomically, in their order.
+pub fn load_range<'g, T: Word>(
+    tail: Place<'g, Tail<Atomic<T>>>,
+    range: Range<u64>,
+) -> impl Operations<'g, Output = Vec<T>> {
+    let words = range.end.saturating_sub(range.start) as usize;
+    LoadRange::<T> { at: tail.at(range.start).address(), words, word: PhantomData }
+}
+
+/// Stores to consecutive atomics of a tail from the index `first` on, without a bounds check, by one WRITE. Each is stored atomically, in their order.
+pub fn store_range<'g, T: Word>(
+    tail: Place<'g, Tail<Atomic<T>>>,
+    first: u64,
+    values: &[T],
+) -> impl Operations<'g, Output = ()> {
+    let words = values.iter().map(|value| value.to_word()).collect();
+    StoreRange { at: tail.at(first).address(), words }
 }
 
 /// Replaces the value of an atomic by `new` if it is `current`. Returns the previous value, as `Ok` if it was replaced.
@@ -679,6 +699,93 @@ impl<'g> Steps<'g> for StoreWord {
         done.next();
     }
     #[inline(always)]
+    fn results(self, (): ()) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A READ of consecutive atomics.
+struct LoadRange<T> {
+    at: Address,
+    words: usize,
+    word: PhantomData<fn() -> T>,
+}
+
+impl<T: Word> LoadRange<T> {
+    fn decode(&self, words: &[u64]) -> Result<Vec<T>> {
+        let value = |(index, word): (usize, &u64)| {
+            let at = self.at.add((index * WORD_BYTES) as u64);
+            T::from_word(*word).ok_or_else(|| farfield_words::invalid_value::<T>(at))
+        };
+        Ok(words.iter().enumerate().map(value).collect::<farfield_words::Result<_>>()?)
+    }
+}
+
+impl<'g, T: Word> Steps<'g> for LoadRange<T> {
+    type Raw = Result<Vec<T>>;
+    type Output = Vec<T>;
+
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        if self.words > 0 {
+            each(self.at, Access::Reads);
+        }
+    }
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
+        if self.words == 0 {
+            return Ok(Ok(Vec::new()));
+        }
+        ct.count_read(self.words);
+        let mut read = vec![MaybeUninit::uninit(); self.words];
+        Ok(self.decode(host::load_many(host.words(self.at, self.words)?, &mut read)))
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        if self.words > 0 {
+            parts.add(self.at, |part| {
+                part.read(self.at, self.words);
+            });
+        }
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw {
+        if self.words == 0 { Ok(Vec::new()) } else { self.decode(done.next()) }
+    }
+    fn results(self, raw: Self::Raw) -> Result<Vec<T>> {
+        raw
+    }
+}
+
+/// A WRITE of consecutive atomics.
+struct StoreRange {
+    at: Address,
+    words: Vec<u64>,
+}
+
+impl<'g> Steps<'g> for StoreRange {
+    type Raw = ();
+    type Output = ();
+
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        if !self.words.is_empty() {
+            each(self.at, Access::Writes);
+        }
+    }
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<()> {
+        if self.words.is_empty() {
+            return Ok(());
+        }
+        ct.writes_words(&self.words);
+        ct.count_write(self.words.len());
+        Ok(host.write(self.at, &self.words)?)
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        if !self.words.is_empty() {
+            parts.add(self.at, |part| part.write(self.at, &self.words));
+        }
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) {
+        if !self.words.is_empty() {
+            done.next();
+        }
+    }
     fn results(self, (): ()) -> Result<()> {
         Ok(())
     }

@@ -24,6 +24,7 @@ use crate::pointer::RemotePtr;
 use crate::session::ComputeThread;
 use farfield_fabric::program;
 use farfield_macros::remote;
+use farfield_sim::Plant;
 use farfield_words::{Address, Remote as _, ThreadId, WORD_BYTES};
 
 /// The root of all desks.
@@ -306,6 +307,9 @@ async fn watch(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>) 
         if let Some(desk) = delegation.desk() {
             for thread in desk.others() {
                 if matches!(ct.is_live(thread).await, Ok(false)) {
+                    if delegation.has(Plant::LateLastWords) {
+                        desk.count_out(thread);
+                    }
                     // What it has sent before its end is executed, and its answers are taken: there may be handles in both.
                     let last_words = || {
                         let mut mailboxes = desk.mailboxes_of(thread);

@@ -717,6 +717,11 @@ impl Desk {
             let Some(pair) = pair else { break };
             pair.forget(worker, here);
         }
+        self.count_out(thread);
+    }
+
+    /// Removes the handles of a thread that has ended. Its last batch was executed: there may be handles in it.
+    pub(super) fn count_out(&self, thread: ThreadId) {
         let unwanted = self.objects.borrow_mut().ended(thread);
         for value in unwanted {
             discard(Some(value));
