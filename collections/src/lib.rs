@@ -4,7 +4,9 @@
 
 mod array;
 mod hash_map;
+mod ring;
 
 pub use array::{Array, ArrayRoot};
 pub use hash_map::inline::{InlineHashMap, InlineHashMapRoot, InlineIter};
 pub use hash_map::{Counters, HashMap, HashMapRoot, Iter};
+pub use ring::{Ring, RingRoot};

@@ -322,7 +322,7 @@ fn invalid_options_and_foreign_directories_are_refused_by_name() {
         (0, 3, 1 << 20, "number of segments is 0 times 3: "),
         (60_000, 2, 1 << 20, "number of segments is 60000 times 2: "),
         (2, 1000, 1 << 20, "segments is 2000: "),
-        (256, 256, 1 << 48, "memory size is 65536 segments of 281474976710656 bytes: "),
+        (256, 256, 1 << 47, "memory size is 65536 segments of 140737488355328 bytes: "),
     ] {
         (large.nodes, large.segments, large.segment_bytes) = (nodes, segments, bytes);
         let said = MemoryNode::listen(&large).map(drop).unwrap_err().to_string();

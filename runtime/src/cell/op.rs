@@ -367,6 +367,11 @@ impl<T: Remote, G: Tag> Replacement<T, G> {
     /// Null, without a tag.
     pub const NULL: Self = Self { objects: [None, None], word: TaggedWord::NULL, is_new: false };
 
+    /// Null, with a tag.
+    pub fn null(tag: G) -> Self {
+        Self { word: TaggedWord::null(tag), ..Self::NULL }
+    }
+
     /// Makes one of a new object, which [`replace`] writes before it exchanges the link.
     ///
     /// # Errors

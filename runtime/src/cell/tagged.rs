@@ -147,7 +147,21 @@ impl<'g, T, G> Tagged<'g, T, G> {
     }
 }
 
+impl<T, G: Tag> TaggedWord<T, G> {
+    /// Null, with a tag.
+    #[inline]
+    pub fn null(tag: G) -> Self {
+        Self::of(u64::from(tag.bits() & used_bits::<G>()) << TAG_SHIFT)
+    }
+}
+
 impl<T, G: Tag> Tagged<'_, T, G> {
+    /// Null, with a tag.
+    #[inline]
+    pub fn null(tag: G) -> Self {
+        Self::from_word(TaggedWord::<T, G>::null(tag).word)
+    }
+
     /// Returns the tag.
     #[inline]
     pub fn tag(self) -> G {

@@ -103,7 +103,7 @@ fn a_welcome_with_an_impossible_geometry_is_refused() {
     refused(2, 0, 1 << 30, "its number of segments is 2 times 0: ");
     refused(2, 3, 1 << 30, "3 segments on 2 memory nodes");
     refused(2, u32::MAX - 1, 1 << 30, "its number of segments is 2 times 2147483647: ");
-    refused(2, 1 << 15, 1 << 48, "its memory size is 32768 segments of 281474976710656 bytes: ");
+    refused(2, 1 << 16, 1 << 47, "its memory size is 65536 segments of 140737488355328 bytes: ");
     for base in [u64::MAX - (1 << 30) + 1, 4] {
         assert_eq!(
             altered(2, 2, 1 << 30, base).unwrap_err(),
@@ -132,7 +132,7 @@ fn memory_nodes_make_a_cluster_whose_geometry_is_checked() {
         own(1000, 1 << 30),
         "with 66 memory nodes like it the number of segments is 66 times 1000: ",
     );
-    refused(0, 65_535, own(1, 1 << 48), "the memory size is 65535 segments of 281474976710656 bytes");
+    refused(0, 32_768, own(2, 1 << 47), "the memory size is 65536 segments of 140737488355328 bytes");
     // One that is divided is alone.
     let divided = Geometry::new(2, 2, 1 << 30).unwrap();
     assert_eq!(cluster(0, 1, divided), Ok(divided));
