@@ -78,6 +78,9 @@ const MOST_ITEMS: u64 = 1 << 20;
 /// The most bytes of an item.
 const MOST_BYTES: usize = 1 << 20;
 
+/// More rounds than a hint can be behind.
+const MOST_BEHIND: u64 = 64;
+
 /// The tag of a slot's link: 8 bits of the round, and the item's size class. In a null link, all 16 bits of the round.
 #[tag(round: 8, rest: 8)]
 struct SlotTag;
@@ -186,13 +189,10 @@ impl<T: Bytes> Ring<T> {
             let vacant = Tagged::null(self.vacant(ticket));
             let push = op::replace(self.slot(ticket), vacant, 0, new);
             let (pushed, tail) = g.chain((push, op::load(self.root.tail()))).submit().await?;
-            let failed = match pushed {
-                Ok(_) => {
-                    self.pushed.set(ticket + 1);
-                    self.advance(self.root.tail(), tail, ticket + 1, g)?;
-                    return Ok(true);
-                }
-                Err(failed) => failed,
+            let Err(failed) = pushed else {
+                self.pushed.set(ticket + 1);
+                advance(self.root.tail(), tail, ticket + 1, g)?;
+                return Ok(true);
             };
             if tail <= ticket && self.state(failed.current, ticket) == State::Before {
                 self.pushed.set(ticket);
@@ -242,7 +242,7 @@ impl<T: Bytes> Ring<T> {
             ticket += 1;
             if let Ok(replaced) = replaced {
                 self.popped.set(ticket);
-                self.advance(self.root.head(), head, ticket, g)?;
+                advance(self.root.head(), head, ticket, g)?;
                 replaced.retire(g).await?;
                 return item.map(Some).ok_or_else(corrupt);
             }
@@ -303,7 +303,8 @@ impl<T: Bytes> Ring<T> {
         let (slots, head, tail) = self.read(g).await?;
         let state = |ticket: u64| self.state(slots[(ticket % self.capacity) as usize], ticket);
         // A dead client may have popped, or pushed, and not advanced the hint.
-        let first = (head..).find(|ticket| state(*ticket) != State::Popped).unwrap_or(head);
+        let first = (head..head + MOST_BEHIND * self.capacity).find(|ticket| state(*ticket) != State::Popped);
+        let first = first.ok_or_else(|| Error::other("all slots are popped, of any ticket"))?;
         let full = (first..first + self.capacity).take_while(|ticket| state(*ticket) == State::Full).count();
         let end = first + full as u64;
         for ticket in end..first + self.capacity {
@@ -364,11 +365,11 @@ impl<T: Bytes> Ring<T> {
             _ => State::Popped,
         }
     }
+}
 
-    /// Advances a hint, without waiting.
-    fn advance(&self, hint: Place<'_, Atomic<u64>>, seen: u64, to: u64, g: &Guard<'_>) -> Result<()> {
-        if seen < to { g.chain(op::compare_exchange(hint, seen, to)).post() } else { Ok(()) }
-    }
+/// Advances a hint, without waiting.
+fn advance(hint: Place<'_, Atomic<u64>>, seen: u64, to: u64, g: &Guard<'_>) -> Result<()> {
+    if seen < to { g.chain(op::compare_exchange(hint, seen, to)).post() } else { Ok(()) }
 }
 
 #[cold]

@@ -85,5 +85,5 @@ fn a_ring_is_a_bounded_queue() {
 
 #[test]
 fn it_is_one_also_while_clients_die_and_links_are_cut() {
-    Checker::new().faults(Faults::Injected).assert_sound::<BoundedQueue>();
+    Checker::new().faults(Faults::Injected).search_limit(5_000_000).assert_sound::<BoundedQueue>();
 }

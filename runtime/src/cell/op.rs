@@ -232,10 +232,10 @@ pub fn store<F: Storable<V>, V>(
 }
 
 /// Loads consecutive atomics of a tail, without a bounds check, by one READ. Each is loaded atomically, in their order.
-pub fn load_range<'g, T: Word>(
-    tail: Place<'g, Tail<Atomic<T>>>,
+pub fn load_range<T: Word>(
+    tail: Place<'_, Tail<Atomic<T>>>,
     range: Range<u64>,
-) -> impl Operations<'g, Output = Vec<T>> {
+) -> impl Operations<'_, Output = Vec<T>> {
     let words = range.end.saturating_sub(range.start) as usize;
     LoadRange::<T> { at: tail.at(range.start).address(), words, word: PhantomData }
 }

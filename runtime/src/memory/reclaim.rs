@@ -24,9 +24,9 @@ pub(crate) const RETIRED_PER_ADVANCE: u64 = 64;
 const RETIRED_SHARE_PER_ADVANCE: u64 = 512;
 /// The number of consecutive attempts without a new epoch after which an ending thread gives up.
 const ATTEMPTS_TO_LEAVE: u32 = 64;
-/// The number of epochs for which a thread or process that is about to end frees garbage. Three are enough for all that it has retired; if the allocator's words
-/// are corrupt, freeing may make new garbage for ever.
-pub(crate) const EPOCHS_TO_LEAVE: u32 = 64;
+/// The number of epochs for which a thread or process that is about to end frees garbage. A few are enough for objects; giving back many free blocks takes a page of the pool,
+/// and so an epoch, for some hundred of them. If the allocator's words are corrupt, freeing may make new garbage for ever.
+pub(crate) const EPOCHS_TO_LEAVE: u32 = 1 << 14;
 /// The number of retired objects beyond which a thread waits for its attempts to advance the epoch. An attempt at each retirement would cost more than
 /// retiring, and while another process is idle, all of them fail.
 const MAX_RETIRED: usize = 4096;
