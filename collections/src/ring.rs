@@ -29,7 +29,7 @@
 //! |---|---|---|
 //! | `try_push` | at the CAS of the slot | 2 / 1 |
 //! | `try_push` of a full ring | at the CAS that finds the slot full in the round before: with (2), all `n` slots are full | 2 / 1 |
-//! | `try_pop` | at the CAS of the slot | 3 / 2 |
+//! | `try_pop` | at the CAS of the slot | 2 / 2; 3 if others have popped more than 15 items since |
 //! | `try_pop` of an empty ring | at the READ that finds the slot vacant: with (2), nothing is pushed that is not popped | 2 / 1 |
 //!
 //! *Warm*: nobody else has pushed (or popped) since this handle did. Each other client that was faster costs a round trip more at most; in all, as many fail as succeed.
@@ -78,6 +78,8 @@ const MOST_ITEMS: u64 = 1 << 20;
 /// The most bytes of an item.
 const MOST_BYTES: usize = 1 << 20;
 
+/// The slots that a consumer reads at once.
+const WINDOW: u64 = 16;
 /// More rounds than a hint can be behind.
 const MOST_BEHIND: u64 = 64;
 
@@ -216,24 +218,32 @@ impl<T: Bytes> Ring<T> {
         let g = &ct.pin();
         let mut ticket = self.popped.get();
         loop {
-            let slot = self.slot(ticket);
-            let (found, head) = g.chain((op::load(slot), op::load(self.root.head()))).submit().await?;
-            if head > ticket {
-                ticket = head;
+            // Also the next slots: others may have popped since.
+            let first = ticket % self.capacity;
+            let window = op::load_range(self.root.slots(), first..(first + WINDOW).min(self.capacity));
+            let (slots, head) = g.chain((window, op::load(self.root.head()))).submit().await?;
+            let known = ticket.max(head);
+            let of_window =
+                |next: u64| slots.get((next % self.capacity).checked_sub(first)? as usize).copied();
+            let mut seen = (known..).map_while(|next| Some((next, of_window(next)?))).take(slots.len());
+            let Some((next, found)) = seen.find(|(next, slot)| self.state(*slot, *next) != State::Popped)
+            else {
+                ticket = known.max(ticket + 1);
                 continue;
-            }
+            };
+            let was_first = next == ticket;
+            ticket = next;
             match self.state(found, ticket) {
                 State::Full => {}
-                State::Vacant => {
+                State::Vacant if was_first => {
                     self.popped.set(ticket);
                     return Ok(None);
                 }
-                State::Before => return Err(corrupt()),
-                State::Popped => {
-                    ticket += 1;
-                    continue;
-                }
+                // It may have been filled before the slots in front were popped: they are read in no order.
+                State::Vacant => continue,
+                State::Before | State::Popped => return Err(corrupt()),
             }
+            let slot = self.slot(ticket);
             let class = SizeClass::from_number(found.tag().rest()).ok_or_else(corrupt)?;
             let popped = Replacement::null(self.vacant(ticket + self.capacity));
             let pop = op::replace(slot, found, class.capacity() as u64, popped);

@@ -115,6 +115,12 @@ figures! {
         "rtts.hash-map-inline.remove.warm" Printed "round trips" "the same, if the handle knows the key's table"
         "rtts.hash-map-inline.remove.hot" Printed "round trips" "the same, if the handle has just read the key, which it does not remember"
     }
+    "cargo test -p farfield-collections --test ring -- --nocapture" {
+        "rtts.ring.push.cold" Printed "round trips" "round trips of a ring's `try_push` by a handle that was attached before others have pushed and popped"
+        "rtts.ring.push.warm" Printed "round trips" "the same, if nobody else has pushed since the handle did"
+        "rtts.ring.pop.cold" Printed "round trips" "round trips of a ring's `try_pop` by a handle that was attached before others have pushed and popped"
+        "rtts.ring.pop.warm" Printed "round trips" "the same, if nobody else has popped since the handle did"
+    }
     "cargo test -p farfield --test delegation_costs -- --nocapture" {
         "rtts.trust.apply" Printed "times" "time of an awaited request to another thread's value in the simulator, over that of an awaited READ of 8 bytes"
         "rtts.trust.apply_by_mailbox" Printed "times" "the same where the request lies in a mailbox on the memory node, which is read again and again, as on `rdma:`"

@@ -231,16 +231,16 @@ pub fn store<F: Storable<V>, V>(
     F::storing(place, value)
 }
 
-/// Loads consecutive atomics of a tail, without a bounds check, by one READ. Each is loaded atomically, in their order.
-pub fn load_range<T: Word>(
-    tail: Place<'_, Tail<Atomic<T>>>,
+/// Loads consecutive atomics or links of a tail, without a bounds check, by one READ. Each is loaded atomically, in no order.
+pub fn load_range<'g, F: Loadable>(
+    tail: Place<'g, Tail<F>>,
     range: Range<u64>,
-) -> impl Operations<'_, Output = Vec<T>> {
+) -> impl Operations<'g, Output = Vec<F::Value<'g>>> {
     let words = range.end.saturating_sub(range.start) as usize;
-    LoadRange::<T> { at: tail.at(range.start).address(), words, word: PhantomData }
+    LoadRange::<'g, F> { at: tail.at(range.start).address(), words, field: PhantomData }
 }
 
-/// Stores to consecutive atomics of a tail from the index `first` on, without a bounds check, by one WRITE. Each is stored atomically, in their order.
+/// Stores to consecutive atomics of a tail from the index `first` on, without a bounds check, by one WRITE. Each is stored atomically, in no order.
 pub fn store_range<'g, T: Word>(
     tail: Place<'g, Tail<Atomic<T>>>,
     first: u64,
@@ -709,26 +709,24 @@ impl<'g> Steps<'g> for StoreWord {
     }
 }
 
-/// A READ of consecutive atomics.
-struct LoadRange<T> {
+/// A READ of consecutive words.
+struct LoadRange<'g, F> {
     at: Address,
     words: usize,
-    word: PhantomData<fn() -> T>,
+    field: PhantomData<fn() -> (F, &'g ())>,
 }
 
-impl<T: Word> LoadRange<T> {
-    fn decode(&self, words: &[u64]) -> Result<Vec<T>> {
-        let value = |(index, word): (usize, &u64)| {
-            let at = self.at.add((index * WORD_BYTES) as u64);
-            T::from_word(*word).ok_or_else(|| farfield_words::invalid_value::<T>(at))
-        };
-        Ok(words.iter().enumerate().map(value).collect::<farfield_words::Result<_>>()?)
+impl<'g, F: Loadable> LoadRange<'g, F> {
+    fn decode(&self, words: &[u64]) -> Result<Vec<F::Value<'g>>> {
+        let value = |(index, bytes)| F::decode(self.at.add((index * WORD_BYTES) as u64), bytes);
+        let decoded = bytes(words).chunks_exact(WORD_BYTES).enumerate().map(value);
+        Ok(decoded.collect::<farfield_words::Result<_>>()?)
     }
 }
 
-impl<'g, T: Word> Steps<'g> for LoadRange<T> {
-    type Raw = Result<Vec<T>>;
-    type Output = Vec<T>;
+impl<'g, F: Loadable> Steps<'g> for LoadRange<'g, F> {
+    type Raw = Result<Vec<F::Value<'g>>>;
+    type Output = Vec<F::Value<'g>>;
 
     fn visit(&self, each: &mut impl FnMut(Address, Access)) {
         if self.words > 0 {
@@ -753,7 +751,7 @@ impl<'g, T: Word> Steps<'g> for LoadRange<T> {
     fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw {
         if self.words == 0 { Ok(Vec::new()) } else { self.decode(done.next()) }
     }
-    fn results(self, raw: Self::Raw) -> Result<Vec<T>> {
+    fn results(self, raw: Self::Raw) -> Result<Self::Output> {
         raw
     }
 }

@@ -1,0 +1,55 @@
+//! The programs of the book's chapter "Choosing a structure".
+
+use farfield::prelude::*;
+use farfield_collections::{Array, Ring};
+
+#[test]
+fn an_array_is_summed_by_all_threads() -> Result<()> {
+    // ANCHOR: array
+    let sums = Cluster::connect("local:nodes=4")?.run(8, async |ct| {
+        let root = ct.root_or_init("samples", async || Array::<u64>::create(100_000, ct).await).await?;
+        let samples = Array::attach(root, ct).await?;
+        for range in samples.share(ct) {
+            let values: Vec<u64> = range.clone().collect();
+            samples.write(range.start, &values, ct).await?;
+        }
+        ct.barrier("written").await?;
+        // Any range, from all memory nodes at once.
+        let values = samples.read(500..60_000, ct).await?;
+        assert_eq!(values[0], 500);
+        let mut sum = 0;
+        for range in samples.share(ct) {
+            sum += samples.read(range, ct).await?.iter().sum::<u64>();
+        }
+        Ok(sum)
+    })?;
+    assert_eq!(sums.iter().sum::<u64>(), 100_000 * 99_999 / 2);
+    // ANCHOR_END: array
+    Ok(())
+}
+
+#[test]
+fn jobs_pass_through_a_ring() -> Result<()> {
+    // ANCHOR: ring
+    let done = Cluster::connect("local:")?.run(4, async |ct| {
+        let root = ct.root_or_init("jobs", async || Ring::<String>::create(16, ct).await).await?;
+        let jobs = Ring::attach(root, ct).await?;
+        let mut done = 0;
+        if ct.index() == 0 {
+            for job in 0..300 {
+                jobs.push(&format!("job {job}"), ct).await?;
+            }
+            for _ in 1..ct.threads() {
+                jobs.push("", ct).await?;
+            }
+        } else {
+            while !jobs.pop(ct).await?.is_empty() {
+                done += 1;
+            }
+        }
+        Ok(done)
+    })?;
+    assert_eq!(done.iter().sum::<u64>(), 300);
+    // ANCHOR_END: ring
+    Ok(())
+}
