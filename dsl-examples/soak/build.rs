@@ -74,6 +74,7 @@ fn source(structure: Structure) -> Option<Source> {
         Structure::HashSet => ("../src/hash_set.rs", "subject::set", ", recover", "HashSet"),
         Structure::TreiberStack => ("../src/treiber_stack.rs", "subject::stack", "", "TreiberStack<u64>"),
         Structure::MsQueue => ("../src/ms_queue.rs", "subject::queue", "", "MsQueue<u64>"),
+        Structure::Ring => ("../../collections/src/ring.rs", "subject::ring", "", "Ring<u64>"),
         Structure::SmallHashMap => (HASH_MAP, "map::map", ", u64", "HashMap<u64, u64>"),
         Structure::HashMapOfBytes => (HASH_MAP, "map::map", ", Vec<u8>", "HashMap<Vec<u8>, Vec<u8>>"),
         Structure::SmallInlineHashMap => {

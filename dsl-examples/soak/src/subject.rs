@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use farfield_collections::{HashMap, InlineHashMap};
+use farfield_collections::{HashMap, InlineHashMap, Ring};
 use farfield_examples::{HarrisList, HashSet, LazyList, LazyListNaive, MsQueue, TreiberStack};
 use farfield_sim::Plant;
 use farfield_testing::{Checker, Faults, Found, Model, Plan, Random, Tested};
@@ -136,6 +136,7 @@ impl Subject {
             Structure::HashSet => Self::of::<HashSet>(structure),
             Structure::TreiberStack => Self::of::<TreiberStack<u64>>(structure),
             Structure::MsQueue => Self::of::<MsQueue<u64>>(structure),
+            Structure::Ring => Self::of::<Ring<u64>>(structure),
             Structure::HashMap => Self::of::<HashMap<u64, u64>>(structure),
             Structure::SmallHashMap => Self::of::<hash_map_with_small_tables::HashMap<u64, u64>>(structure),
             Structure::HashMapOfBytes => {
@@ -348,6 +349,40 @@ macro_rules! queue {
 }
 pub(crate) use queue;
 
+macro_rules! ring {
+    ($ring:ty) => {
+        impl farfield_testing::Tested for $crate::subject::Soak<$ring> {
+            $crate::subject::common_items!($ring, $crate::model::exchange::Bounded, true);
+            async fn open(ct: &farfield::ComputeThread) -> farfield::Result<$ring> {
+                const CAPACITY: u64 =
+                    <$crate::model::exchange::FewFirst as $crate::model::exchange::Discipline>::MOST as u64;
+                let create = async || <$ring>::create(CAPACITY, ct).await;
+                <$ring>::attach(ct.root_or_init($crate::subject::ROOT, create).await?, ct).await
+            }
+            async fn perform(
+                ring: &$ring,
+                operation: &$crate::model::exchange::Exchange,
+                ct: &farfield::ComputeThread,
+            ) -> farfield::Result<$crate::model::exchange::Reply> {
+                match operation {
+                    $crate::model::exchange::Exchange::Put(value) => Ok(if ring.try_push(value, ct).await? {
+                        $crate::model::exchange::Reply::Done
+                    } else {
+                        $crate::model::exchange::Reply::Full
+                    }),
+                    $crate::model::exchange::Exchange::Take => {
+                        ring.try_pop(ct).await.map($crate::model::exchange::Reply::of)
+                    }
+                }
+            }
+            async fn verify(ring: &$ring, ct: &farfield::ComputeThread) -> farfield::Result<()> {
+                ring.check(ct).await.map(drop)
+            }
+        }
+    };
+}
+pub(crate) use ring;
+
 impl Tested for Soak<Register> {
     common_items!(Register, model::register::Register, false);
     open!(Register);
@@ -369,6 +404,7 @@ lock_free_set!(HarrisList<u64>);
 set!(HashSet, recover);
 stack!(TreiberStack<u64>);
 queue!(MsQueue<u64>);
+ring!(Ring<u64>);
 map!(HashMap<u64, u64>, u64);
 map!(hash_map_with_small_tables::HashMap<u64, u64>, u64);
 map!(hash_map_with_small_tables::HashMap<Vec<u8>, Vec<u8>>, Vec<u8>);

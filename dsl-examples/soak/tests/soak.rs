@@ -53,6 +53,11 @@ fn an_ms_queue_is_sound() {
 }
 
 #[test]
+fn a_ring_is_sound() {
+    succeeds(Structure::Ring, Faults::None);
+}
+
+#[test]
 fn a_lazy_list_survives_faults() {
     succeeds(Structure::LazyList, Faults::Injected);
 }
@@ -80,6 +85,11 @@ fn a_treiber_stack_survives_faults() {
 #[test]
 fn an_ms_queue_survives_faults() {
     succeeds(Structure::MsQueue, Faults::Injected);
+}
+
+#[test]
+fn a_ring_survives_faults() {
+    succeeds(Structure::Ring, Faults::Injected);
 }
 
 #[test]
@@ -182,6 +192,11 @@ fn the_bugs_planted_in_the_treiber_stack_are_detected() {
 #[test]
 fn the_bugs_planted_in_the_ms_queue_are_detected() {
     hunt_mutants(Structure::MsQueue);
+}
+
+#[test]
+fn the_bugs_planted_in_the_ring_are_detected() {
+    hunt_mutants(Structure::Ring);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Models of a stack and a queue.
+//! Models of a stack, a queue, and a bounded queue.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,9 +9,9 @@ use farfield_testing::{Fate, Fates, Model};
 /// Operations of a stack or a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
-    /// Inserts a value: `push`, `enqueue`.
+    /// Inserts a value: `push`, `enqueue`, `try_push`.
     Put(u64),
-    /// Removes a value, if there is one: `pop`, `dequeue`.
+    /// Removes a value, if there is one: `pop`, `dequeue`, `try_pop`.
     Take,
 }
 
@@ -24,6 +24,8 @@ pub enum Reply {
     Value(u64),
     /// The structure was empty.
     Empty,
+    /// It was full.
+    Full,
 }
 
 impl Reply {
@@ -39,6 +41,7 @@ impl fmt::Display for Reply {
             Self::Done => f.write_str("done"),
             Self::Value(value) => write!(f, "{value}"),
             Self::Empty => f.write_str("empty"),
+            Self::Full => f.write_str("full"),
         }
     }
 }
@@ -47,6 +50,8 @@ impl fmt::Display for Reply {
 pub trait Discipline {
     /// The names of [`Put`](Exchange::Put) and [`Take`](Exchange::Take).
     const NAMES: [&'static str; 2];
+    /// The most values.
+    const MOST: usize = usize::MAX;
 
     /// Removes the next value. New values are inserted at the back.
     fn take(values: &mut VecDeque<u64>) -> Option<u64>;
@@ -64,6 +69,9 @@ pub type Stack = Values<LastFirst>;
 /// A queue: first in, first out.
 pub type Queue = Values<FirstFirst>;
 
+/// A bounded queue.
+pub type Bounded = Values<FewFirst>;
+
 /// The order of a stack.
 #[derive(Debug)]
 pub struct LastFirst;
@@ -71,6 +79,10 @@ pub struct LastFirst;
 /// The order of a queue.
 #[derive(Debug)]
 pub struct FirstFirst;
+
+/// The order of a bounded queue.
+#[derive(Debug)]
+pub struct FewFirst;
 
 impl Discipline for LastFirst {
     const NAMES: [&'static str; 2] = ["push", "pop"];
@@ -96,6 +108,19 @@ impl Discipline for FirstFirst {
     }
 }
 
+impl Discipline for FewFirst {
+    const NAMES: [&'static str; 2] = ["try_push", "try_pop"];
+    const MOST: usize = 2;
+
+    fn take(values: &mut VecDeque<u64>) -> Option<u64> {
+        values.pop_front()
+    }
+
+    fn is_contradicted(earlier: Fate, later: Fate) -> bool {
+        later.is_before(earlier)
+    }
+}
+
 impl<D: Discipline> Model for Values<D> {
     type Operation = Exchange;
     type Returned = Reply;
@@ -103,6 +128,7 @@ impl<D: Discipline> Model for Values<D> {
 
     fn step(values: &mut VecDeque<u64>, operation: &Exchange) -> Reply {
         match operation {
+            Exchange::Put(_) if values.len() >= D::MOST => Reply::Full,
             Exchange::Put(value) => {
                 values.push_back(*value);
                 Reply::Done
@@ -125,7 +151,7 @@ impl<D: Discipline> Model for Values<D> {
     fn taken(returned: &Reply) -> Option<u64> {
         match returned {
             Reply::Value(value) => Some(*value),
-            Reply::Done | Reply::Empty => None,
+            Reply::Done | Reply::Empty | Reply::Full => None,
         }
     }
 

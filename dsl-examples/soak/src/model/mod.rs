@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`set`] | a set of keys |
 //! | [`map`] | a map from keys to values |
-//! | [`exchange`] | a stack and a queue of values |
+//! | [`exchange`] | a stack, a queue and a bounded queue of values |
 //! | [`register`] | a register |
 
 pub mod exchange;

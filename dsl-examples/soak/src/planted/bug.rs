@@ -17,6 +17,8 @@ pub enum Structure {
     TreiberStack,
     /// A queue without locks.
     MsQueue,
+    /// A bounded queue without locks.
+    Ring,
     /// A map without locks.
     HashMap,
     /// The same map with small tables, which are split early.
@@ -52,13 +54,14 @@ pub struct Planted {
 
 impl Structure {
     /// All structures.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::LazyList,
         Self::LazyListNaive,
         Self::HarrisList,
         Self::HashSet,
         Self::TreiberStack,
         Self::MsQueue,
+        Self::Ring,
         Self::HashMap,
         Self::SmallHashMap,
         Self::HashMapOfBytes,
@@ -76,6 +79,7 @@ impl Structure {
             Self::HashSet => "hash-set",
             Self::TreiberStack => "treiber-stack",
             Self::MsQueue => "ms-queue",
+            Self::Ring => "ring",
             Self::HashMap => "hash-map",
             Self::SmallHashMap => "hash-map-small",
             Self::HashMapOfBytes => "hash-map-of-bytes",

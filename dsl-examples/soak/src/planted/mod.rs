@@ -16,6 +16,7 @@ mod inline_hash_map;
 mod lazy_list;
 mod lazy_list_naive;
 mod ms_queue;
+mod ring;
 mod treiber_stack;
 
 pub use bug::{Planted, Structure};
@@ -23,7 +24,7 @@ pub use hash_map::SMALL_TABLES;
 pub use inline_hash_map::SMALL_INLINE_TABLES;
 
 /// The planted bugs by structure.
-pub const PLANTED: [&[Planted]; 8] = [
+pub const PLANTED: [&[Planted]; 9] = [
     lazy_list::BUGS,
     lazy_list_naive::BUGS,
     harris_list::BUGS,
@@ -32,6 +33,7 @@ pub const PLANTED: [&[Planted]; 8] = [
     inline_hash_map::BUGS,
     treiber_stack::BUGS,
     ms_queue::BUGS,
+    ring::BUGS,
 ];
 
 /// All planted bugs.
