@@ -82,8 +82,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     step("book", book::run)?;
     step("instructions", || workspace::run(&["cargo", "xtask", "instructions", "--check"], &variables))?;
     step("lints with RDMA", || {
-        // The other feature whose build needs libclang is linted here, too.
-        let features = format!("{},farfield-benches/instructions", rdma::FEATURES);
+        // The other features of the benchmarks are linted here, too.
+        let features = format!("{},farfield-benches/instructions,farfield-benches/iceoryx2", rdma::FEATURES);
         let clippy = ["clippy", "--all-targets", "--quiet", "--features", &features];
         let packages = rdma::PACKAGES.iter().flat_map(|package| ["--package", package]);
         let arguments: Vec<&str> =

@@ -134,12 +134,13 @@ figures! {
         "trust.counter_16.ratio_to_faa" Printed "times" "the same with 16 tasks on each thread"
         "trust.counter_16.by_nic.ratio_to_faa" Printed "times" "the same if the trustee's execution of requests took no time"
     }
-    "target/release/delegation" {
+    "cargo run --quiet --release -p farfield-benches --features iceoryx2 --bin delegation" {
         "shm.trust.apply.ratio_to_raw" Printed "times" "time of an awaited request to another process's value on `shm:`, over that of a message there and back through two cache lines"
         "shm.trust.apply_32.ratio_to_raw" Printed "times" "the same while the trustee has 31 more clients, which are idle"
         "shm.trust.batch16.ratio" Printed "times" "time of a request there by a thread with 16 tasks that await one each, over that with one task"
         "shm.trust.batch16_32.ratio" Printed "times" "the same while the trustee has 31 more clients, which are idle"
         "shm.trust.apply.ratio_to_channel" Printed "times" "time of an awaited request there, over that of a request and its answer through two bounded channels of `crossbeam-channel`"
+        "shm.trust.apply.ratio_to_iceoryx2" Printed "times" "the same, over that of a request and its response through `iceoryx2` between two processes"
     }
     "target/release/tcp" {
         "tcp.roundtrip.ratio_to_raw" Printed "times" "time of an awaited READ of 8 bytes over TCP on loopback without encryption, over that of a message there and back between two processes that wait in the same way"

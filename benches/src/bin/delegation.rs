@@ -7,6 +7,7 @@
 //! | `shm.trust.batch16.ratio` | the time of a request by a thread with 16 tasks that await one each, over that with one task | the threads, the function |
 //! | `shm.trust.batch16_32.ratio` | the same while the trustee has 31 more clients, which are idle | likewise |
 //! | `shm.trust.apply.ratio_to_channel` | the awaited `apply`, over a request and its answer through two bounded channels of `crossbeam-channel`, between two threads of one process | 8 bytes each way; the trustee sleeps meanwhile, so both have all processors |
+//! | `shm.trust.apply.ratio_to_iceoryx2` | the awaited `apply`, over a request and its response through `iceoryx2`, between two processes that poll | 8 bytes each way; the trustee sleeps meanwhile. With the feature `iceoryx2` only |
 //!
 //! The sides take turns, and the figures are medians of their ratios. Nothing is pinned to a processor. Both ends of every exchange poll, so there must be two
 //! processors. A trustee's end of the raw exchange is a loop of loads, stores and an addition, with nothing else to look at.
@@ -45,6 +46,8 @@ fn main() -> ExitCode {
         ["only", side, rounds] => rounds.parse().map_err(Error::other).and_then(|n| measure(Some((side, n)))),
         ["trustee", url, file] => trustee(url, file),
         ["idle", url] => idle(url),
+        #[cfg(feature = "iceoryx2")]
+        ["iceoryx2", name] => iceoryx::serve(name),
         _ => Err(Error::other("usage: delegation, without arguments")),
     };
     match done {
@@ -229,8 +232,16 @@ fn compare(url: &str, file: &tempfile::NamedTempFile, only: Option<(&str, usize)
     let lines = Lines::map(file.as_file())?;
     Cluster::connect(url)?.run(1, async |ct| {
         let value = Trust::<Value>::open(ct.lookup("value").await?, ct).await?;
-        let mut client =
-            Client { ct, value, lines: &lines, message: 0, pauses: 0, channel: Channel::start() };
+        let mut client = Client {
+            ct,
+            value,
+            lines: &lines,
+            message: 0,
+            pauses: 0,
+            channel: Channel::start(),
+            #[cfg(feature = "iceoryx2")]
+            peer: iceoryx::Peer::start()?,
+        };
         if let Some((side, rounds)) = only {
             client.only(side, rounds).await?;
         } else {
@@ -253,17 +264,23 @@ struct Client<'a> {
     message: u64,
     pauses: u64,
     channel: Channel,
+    #[cfg(feature = "iceoryx2")]
+    peer: iceoryx::Peer,
 }
 
 impl Client<'_> {
     async fn rounds(&mut self, clients: &str, with_channel: bool) -> Result<()> {
         let (mut one, mut sixteen, mut raw, mut channel) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        #[cfg(feature = "iceoryx2")]
+        let mut peer = Vec::new();
         for _ in 0..ROUNDS {
             one.push(self.apply(1).await?);
             raw.push(self.raw().await?);
             sixteen.push(self.apply(16).await?);
             if with_channel {
-                channel.push(self.channel().await?);
+                channel.push(self.without_trustee(|client| client.channel.exchange()).await?);
+                #[cfg(feature = "iceoryx2")]
+                peer.push(self.without_trustee(|client| client.peer.exchange()).await?);
             }
         }
         eprintln!(
@@ -277,6 +294,11 @@ impl Client<'_> {
         println!("shm.trust.batch16{clients}.ratio {:.3}", ratio(&sixteen, &one));
         if with_channel {
             println!("shm.trust.apply.ratio_to_channel {:.3}", ratio(&one, &channel));
+            #[cfg(feature = "iceoryx2")]
+            {
+                eprintln!("ns, iceoryx2 {:.0}", median(peer.clone()));
+                println!("shm.trust.apply.ratio_to_iceoryx2 {:.3}", ratio(&one, &peer));
+            }
         }
         Ok(())
     }
@@ -286,7 +308,9 @@ impl Client<'_> {
         for _ in 0..rounds {
             times.push(match side {
                 "raw" => self.raw().await?,
-                "channel" => self.channel().await?,
+                "channel" => self.without_trustee(|client| client.channel.exchange()).await?,
+                #[cfg(feature = "iceoryx2")]
+                "iceoryx2" => self.without_trustee(|client| client.peer.exchange()).await?,
                 tasks => self.apply(tasks.parse().map_err(Error::other)?).await?,
             });
         }
@@ -337,12 +361,12 @@ impl Client<'_> {
         Ok(fastest)
     }
 
-    /// Returns the time of a request to another thread of this process, and its answer.
-    async fn channel(&mut self) -> Result<f64> {
+    /// Measures something else while the trustee sleeps.
+    async fn without_trustee(&mut self, measure: impl FnOnce(&Self) -> Result<f64>) -> Result<f64> {
         self.pauses += 1;
         self.value.post(self.ct, self.pauses, pause).await?;
         self.ct.yield_now().await;
-        let took = self.channel.exchange()?;
+        let took = measure(self)?;
         self.lines.word(2, 0).store(self.pauses, Ordering::Release);
         // Until the trustee is awake.
         self.value.apply(self.ct, 1, add).await?;
@@ -384,6 +408,92 @@ impl Channel {
             fastest = fastest.min(nanoseconds(began));
         }
         Ok(fastest)
+    }
+}
+
+/// Requests and responses through `iceoryx2`.
+#[cfg(feature = "iceoryx2")]
+mod iceoryx {
+    use super::{
+        AtomicBool, BLOCKS, Duration, Error, Instant, MESSAGES, Ordering, POLLS, Process, Read, Result,
+        black_box, nanoseconds, spin_loop,
+    };
+    use iceoryx2::port::client::Client;
+    use iceoryx2::prelude::*;
+    use iceoryx2::service::port_factory::request_response::PortFactory;
+
+    type Service = PortFactory<ipc::Service, u64, (), u64, ()>;
+
+    fn service(name: &str) -> Result<Service> {
+        let node = NodeBuilder::new().create::<ipc::Service>().map_err(Error::other)?;
+        let name = name.try_into().map_err(Error::other)?;
+        node.service_builder(&name).request_response::<u64, u64>().open_or_create().map_err(Error::other)
+    }
+
+    /// Answers requests until the input ends.
+    pub(super) fn serve(name: &str) -> Result<()> {
+        let service = service(name)?;
+        let server = service.server_builder().create().map_err(Error::other)?;
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _ = std::io::stdin().read(&mut [0]);
+                is_over.store(true, Ordering::Release);
+            });
+            println!("ready");
+            let (mut count, mut polls) = (0, 0);
+            while !is_over.load(Ordering::Acquire) {
+                match server.receive().map_err(Error::other)? {
+                    Some(request) => {
+                        count += *request;
+                        request.send_copy(count).map_err(Error::other)?;
+                        polls = 0;
+                    }
+                    None if polls < POLLS => {
+                        polls += 1;
+                        spin_loop();
+                    }
+                    // Other sides have their turn.
+                    None => std::thread::sleep(Duration::from_micros(100)),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// A process that answers requests, and this one's client of it.
+    pub(super) struct Peer {
+        client: Client<ipc::Service, u64, (), u64, ()>,
+        _server: Process,
+    }
+
+    impl Peer {
+        pub(super) fn start() -> Result<Self> {
+            let name = format!("farfield-bench-{}", std::process::id());
+            let server = Process::start(&["iceoryx2", &name])?;
+            let client = service(&name)?.client_builder().create().map_err(Error::other)?;
+            Ok(Self { client, _server: server })
+        }
+
+        /// Returns the time of a request and its response.
+        pub(super) fn exchange(&self) -> Result<f64> {
+            let mut fastest = f64::INFINITY;
+            for _ in 0..BLOCKS {
+                let began = Instant::now();
+                for _ in 0..MESSAGES {
+                    let pending = self.client.send_copy(1).map_err(Error::other)?;
+                    let response = loop {
+                        if let Some(response) = pending.receive().map_err(Error::other)? {
+                            break response;
+                        }
+                        spin_loop();
+                    };
+                    black_box(*response);
+                }
+                fastest = fastest.min(nanoseconds(began));
+            }
+            Ok(fastest)
+        }
     }
 }
 
