@@ -88,7 +88,8 @@ pub trait Model: Sized {
         None
     }
 
-    /// The value that an operation inserts, if other operations can remove it. No two operations of a history insert the same value.
+    /// The value that an operation inserts, if other operations can remove it. No two operations of a history insert the same value. `None` if a value can be
+    /// noticed that nobody removes, for example because a queue is full: an insertion without an answer is left out of the search if no operation removes its value.
     fn puts(operation: &Self::Operation) -> Option<u64> {
         let _ = operation;
         None

@@ -139,8 +139,9 @@ impl<D: Discipline> Model for Values<D> {
 
     fn puts(operation: &Exchange) -> Option<u64> {
         match operation {
-            Exchange::Put(value) => Some(*value),
-            Exchange::Take => None,
+            // A value that nobody returns is not seen in an unbounded queue. In a bounded one it leaves no room for another.
+            Exchange::Put(value) if D::MOST == usize::MAX => Some(*value),
+            Exchange::Put(_) | Exchange::Take => None,
         }
     }
 
