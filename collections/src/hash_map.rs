@@ -114,7 +114,6 @@
 mod cache;
 mod counters;
 mod directory;
-mod entry;
 mod growth;
 pub(crate) mod inline;
 mod layout;
@@ -132,7 +131,7 @@ use farfield::{Bytes, Error, error};
 use cache::HotSlots;
 use counters::Counting;
 use directory::Directory;
-use entry::{check_size, entry_bytes, new_entry, not_an_entry, split_entry, write_entry};
+use crate::entry::{check_size, entry_bytes, new_entry, not_an_entry, split_entry, write_entry};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use layout::*;
 use table::{Decision, Put, Tables};

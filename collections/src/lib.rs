@@ -3,10 +3,15 @@
 //! They stand on the public interface of [`farfield`] alone. Each is right when any of its futures is dropped at any `await`, and when its clients die.
 
 mod array;
+mod entry;
 mod hash_map;
+mod key;
+mod ordered_map;
 mod ring;
 
 pub use array::{Array, ArrayRoot};
 pub use hash_map::inline::{InlineHashMap, InlineHashMapRoot, InlineIter};
 pub use hash_map::{Counters, HashMap, HashMapRoot, Iter};
+pub use key::Key;
+pub use ordered_map::{OrderedMap, OrderedMapRoot, Scan, Value};
 pub use ring::{Ring, RingRoot};

@@ -394,7 +394,7 @@ pub use farfield_macros::tag;
 /// ```
 pub use farfield_macros::test;
 pub use farfield_words::units::parse_size;
-pub use farfield_words::{Address, Bytes, Message, Pod, Remote, ThreadId, Word};
+pub use farfield_words::{Address, Bytes, InStrings, InWords, Message, Pod, Remote, ThreadId, Word};
 pub use io::{KeeperFailures, Metrics, Reclamation};
 pub use memory::placement::Policy;
 pub use memory::usage::HeapUse;

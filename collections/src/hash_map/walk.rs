@@ -7,7 +7,7 @@ use farfield::prelude::*;
 use farfield::{Bytes, Error};
 
 use super::directory::{Cursor, Known};
-use super::entry::{not_an_entry, split_entry};
+use crate::entry::{not_an_entry, split_entry};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use super::layout::*;
 use super::table::Tables;

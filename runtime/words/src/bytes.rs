@@ -13,6 +13,8 @@ use crate::{Word, fingerprint};
 pub trait Bytes: Sized + 'static {
     /// The form in which functions take such a value.
     type Borrowed: ?Sized;
+    /// [`InWords`] if a word has any such value, [`InStrings`] if that takes a byte string: by it a structure chooses where it stores them.
+    type Form;
     /// The number of bytes, if it is the same for all values.
     const LENGTH: Option<usize>;
     /// Differs from that of every type that is stored otherwise.
@@ -25,8 +27,17 @@ pub trait Bytes: Sized + 'static {
     fn from_bytes(bytes: &[u8]) -> Option<Self>;
 }
 
+/// The [form](Bytes::Form) of values that fit into a word.
+#[derive(Debug)]
+pub enum InWords {}
+
+/// The [form](Bytes::Form) of values of any length.
+#[derive(Debug)]
+pub enum InStrings {}
+
 impl<T: Word> Bytes for T {
     type Borrowed = T;
+    type Form = InWords;
     const LENGTH: Option<usize> = Some(size_of::<u64>());
     const FINGERPRINT: u64 = fingerprint::wrap("word", T::FINGERPRINT);
 
@@ -42,6 +53,7 @@ impl<T: Word> Bytes for T {
 
 impl Bytes for Vec<u8> {
     type Borrowed = [u8];
+    type Form = InStrings;
     const LENGTH: Option<usize> = None;
     const FINGERPRINT: u64 = fingerprint::name("bytes");
 
@@ -57,6 +69,7 @@ impl Bytes for Vec<u8> {
 
 impl Bytes for String {
     type Borrowed = str;
+    type Form = InStrings;
     const LENGTH: Option<usize> = None;
     const FINGERPRINT: u64 = fingerprint::name("text");
 

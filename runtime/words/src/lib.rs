@@ -59,7 +59,7 @@ mod word;
 pub use address::{Address, link_target};
 pub use array::{try_array, try_map};
 pub use block::Block;
-pub use bytes::Bytes;
+pub use bytes::{Bytes, InStrings, InWords};
 pub use describe::{Describe, Describer};
 pub use error::{Error, PointerFault, Result};
 pub use field::{DefaultInit, Field, FrozenField, Initial, invalid_value};

@@ -14,7 +14,7 @@ const fn prefix<K: Bytes>() -> usize {
 }
 
 /// Refuses a key or a value that is too long.
-pub(super) fn check_size(key: &[u8], value: &[u8]) -> Result<()> {
+pub(crate) fn check_size(key: &[u8], value: &[u8]) -> Result<()> {
     let refused = |argument, length: usize, reason| {
         let value = format!("{length} bytes").into();
         Err(Error::from(error::InvalidArgument { argument, value, reason }))
@@ -28,19 +28,19 @@ pub(super) fn check_size(key: &[u8], value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn entry_bytes<K: Bytes>(key: &[u8], value: &[u8]) -> usize {
+pub(crate) fn entry_bytes<K: Bytes>(key: &[u8], value: &[u8]) -> usize {
     prefix::<K>() + key.len() + value.len()
 }
 
 /// Writes an entry: the length of the key, if keys have different lengths, the key, and the value.
-pub(super) fn write_entry<K: Bytes>(key: &[u8], value: &[u8], out: &mut [u8]) {
+pub(crate) fn write_entry<K: Bytes>(key: &[u8], value: &[u8], out: &mut [u8]) {
     let (length, rest) = out.split_at_mut(prefix::<K>());
     length.copy_from_slice(&(key.len() as u16).to_le_bytes()[..length.len()]);
     rest[..key.len()].copy_from_slice(key);
     rest[key.len()..].copy_from_slice(value);
 }
 
-pub(super) fn new_entry<K: Bytes>(key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn new_entry<K: Bytes>(key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     check_size(key, value)?;
     let mut entry = vec![0; entry_bytes::<K>(key, value)];
     write_entry::<K>(key, value, &mut entry);
@@ -48,7 +48,7 @@ pub(super) fn new_entry<K: Bytes>(key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Returns the key and the value of an entry, or `None` if the bytes are none.
-pub(super) fn split_entry<K: Bytes>(entry: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn split_entry<K: Bytes>(entry: &[u8]) -> Option<(&[u8], &[u8])> {
     if let Some(length) = K::LENGTH {
         return entry.split_at_checked(length);
     }
@@ -57,6 +57,6 @@ pub(super) fn split_entry<K: Bytes>(entry: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 #[cold]
-pub(super) fn not_an_entry() -> Error {
+pub(crate) fn not_an_entry() -> Error {
     Error::other("an entry of the map has no key and value of its types")
 }

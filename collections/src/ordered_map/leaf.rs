@@ -1,0 +1,280 @@
+//! Operations on one key: in its leaf.
+
+use farfield::prelude::*;
+use farfield::{Blob, Error, error};
+
+use super::node::{EntryLink, EntryTag, Header, NewEntry, Node, SLOTS, capacity};
+use super::restructure::{Pending, Why};
+use super::tree::{Entries, Found, Target, Tree, class, word_of};
+
+/// How often a client waits for another that replaces a leaf, before it does so itself: the other may be dead.
+const PATIENCE: usize = 4;
+
+/// A key, as an operation looks for it.
+#[derive(Clone, Copy)]
+pub struct Sought<'a> {
+    /// In the order of keys.
+    pub(super) ordered: &'a [u8],
+    /// As an entry has it.
+    pub(super) stored: &'a [u8],
+}
+
+/// What an operation makes of a key.
+pub(super) enum Decision<B> {
+    Keep,
+    Put(B),
+    Remove,
+}
+
+/// A leaf, as it was read.
+pub(super) struct Leaf<'g, N: Node> {
+    pub(super) found: Found<N>,
+    pub(super) header: Header,
+    pub(super) read: N::Value<'g>,
+}
+
+/// The slot of a key, and what was made of its value.
+type Slot<R> = (usize, Option<R>);
+
+impl Sought<'_> {
+    /// Returns 7 bits that equal keys have in common, for the link to the entry.
+    fn check(self) -> u8 {
+        let hash = self.stored.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        (hash >> 57) as u8
+    }
+}
+
+impl<N: Node> Tree<N> {
+    /// Finds the leaf of a key: see [`find`](Self::find).
+    pub(super) async fn find_leaf(&self, key: Target<'_>, fresh: u8, g: &Guard<'_>) -> Result<Found<N>> {
+        self.find(key, 1, fresh, g).await?.ok_or_else(|| super::tree::corrupt("its highest node is a leaf"))
+    }
+
+    // ANCHOR: read_leaf
+    /// Reads the leaf of a key. One round trip, if its parent is known and current.
+    pub(super) async fn read_leaf<'g>(&self, key: Target<'_>, g: &'g Guard<'_>) -> Result<Leaf<'g, N>> {
+        let (mut fresh, mut frozen) = (1, None::<Leaf<'g, N>>);
+        loop {
+            let found = self.find_leaf(key, fresh, g).await?;
+            // It was frozen, and is linked to still: so it was current in between.
+            if let Some(leaf) = frozen.take().filter(|leaf| leaf.found.at() == found.at()) {
+                return Ok(leaf);
+            }
+            let at = found.at();
+            let (header, read) = g.chain((op::load(N::header(at)), op::read(at))).submit().await?;
+            let leaf = Leaf { found, header, read };
+            if !header.is_frozen() {
+                return Ok(leaf);
+            }
+            frozen = Some(leaf);
+            fresh = 2;
+        }
+    }
+    // ANCHOR_END: read_leaf
+
+    /// Returns what `decode` makes of the value of a key.
+    pub(super) async fn get<R>(
+        &self,
+        key: Sought<'_>,
+        decode: impl Fn(&[u8]) -> R,
+        g: &Guard<'_>,
+    ) -> Result<Option<R>> {
+        loop {
+            let leaf = self.read_leaf(Target::At(key.ordered), g).await?;
+            if let Some(found) = self.search(key, &leaf, Some(&decode), g).await? {
+                return Ok(found.and_then(|(_, value)| value));
+            }
+        }
+    }
+
+    /// Looks for a key in a leaf. No round trip if keys and values are words, or if keys are and no value is asked for; else one. `None` if the leaf was changed
+    /// meanwhile.
+    async fn search<R>(
+        &self,
+        key: Sought<'_>,
+        leaf: &Leaf<'_, N>,
+        decode: Option<impl Fn(&[u8]) -> R>,
+        g: &Guard<'_>,
+    ) -> Result<Option<Option<Slot<R>>>> {
+        let prefix = leaf.found.parent.prefix(leaf.found.index, self.words);
+        let word = word_of(key.ordered, prefix);
+        let keys = N::keys(&leaf.read);
+        let mut same = leaf.header.live().filter(|slot| keys[*slot] == word);
+        if N::INLINE {
+            let found = same.next();
+            let value = |slot| decode.map(|decode| decode(&N::word(N::held(&leaf.read, slot)).to_le_bytes()));
+            return Ok(Some(found.map(|slot| (slot, value(slot)))));
+        }
+        let candidates: Vec<(usize, EntryLink<'_>)> =
+            same.map(|slot| (slot, N::link(N::held(&leaf.read, slot)))).collect();
+        if candidates.iter().any(|(_, link)| link.is_null()) {
+            return Ok(None);
+        }
+        if self.words && decode.is_none() {
+            return Ok(Some(candidates.first().map(|(slot, _)| (*slot, None))));
+        }
+        let check = key.check();
+        let mut reads = Vec::new();
+        let candidates = candidates.into_iter().filter(|(_, link)| link.tag().check() == check);
+        for (slot, link) in candidates {
+            let decode = decode.as_ref();
+            let entries = self.entries;
+            reads.push((slot, op::read_bytes_with(link.shared(), class(link)?, move |bytes| {
+                let (found, value) = (entries.split)(bytes)?;
+                (found == key.stored).then(|| decode.map(|decode| decode(value)))
+            })));
+        }
+        if reads.is_empty() {
+            return Ok(Some(None));
+        }
+        let (slots, reads): (Vec<_>, Vec<_>) = reads.into_iter().unzip();
+        let values = g.chain(reads).submit().await?;
+        let mut found = slots.into_iter().zip(values);
+        Ok(Some(found.find_map(|(slot, value)| Some((slot, value?)))))
+    }
+
+    // ANCHOR: change
+    /// Makes of a key what `decide` makes of its value, which it is told if it asks for values. `claims` if it may put one.
+    pub(super) async fn change<B: AsRef<[u8]>>(
+        &self,
+        key: Sought<'_>,
+        claims: bool,
+        asks: bool,
+        mut decide: impl FnMut(Option<&[u8]>) -> Result<Decision<B>>,
+        g: &Guard<'_>,
+    ) -> Result<()> {
+        let (mut fresh, mut waits, mut backoff) = (1, 0, g.backoff());
+        // The leaf with a slot that this operation has claimed, and whether it has put something there.
+        let mut claimed = None::<(RemotePtr<N>, usize, bool)>;
+        loop {
+            let found = self.find_leaf(Target::At(key.ordered), fresh, g).await?;
+            let at = found.at();
+            let prefix = found.parent.prefix(found.index, self.words);
+            let claim = (claims && claimed.is_none_or(|(leaf, ..)| leaf != at))
+                .then(|| op::fetch_add(N::claims(at), 1));
+            let (claim, header, read) =
+                g.chain((claim, op::load(N::header(at)), op::read(at))).submit().await?;
+            if let Some(claim) = claim {
+                claimed = Some((at, claim as usize, false));
+            }
+            if header.is_frozen() {
+                fresh = 2;
+                waits += 1;
+                if waits > PATIENCE {
+                    self.restructure(key.ordered, 0, at, Why::Frozen, None, g).await?;
+                } else {
+                    backoff.wait().await;
+                }
+                continue;
+            }
+            let leaf = Leaf { found, header, read };
+            let decode = asks.then_some(<[u8]>::to_vec);
+            let Some(slot) = self.search(key, &leaf, decode, g).await? else { continue };
+            let value = slot.as_ref().map(|(_, value)| value.as_deref().unwrap_or_default());
+            let decision = decide(value)?;
+            let slot = slot.map(|(slot, _)| slot);
+            let new = match (decision, slot) {
+                (Decision::Put(new), _) => new,
+                (Decision::Remove, Some(slot)) => {
+                    let next = header.without(slot);
+                    let removal = op::compare_exchange(N::header(at), header, next);
+                    if let Err(now) = g.chain(removal).submit().await? {
+                        fresh = 1 + u8::from(now.is_frozen());
+                        continue;
+                    }
+                    self.unlink_entry(at, slot, N::link(N::held(&leaf.read, slot)), g)?;
+                    return self.is_removed(key.ordered, at, next, g).await;
+                }
+                _ => {
+                    if let Some((at, slot, is_put)) = claimed.filter(|claimed| claimed.0 == at) {
+                        if is_put {
+                            self.unlink_entry(at, slot, N::link(N::held(&leaf.read, slot)), g)?;
+                        } else if slot < SLOTS {
+                            let (last, free) = (slot as u64 + 1, slot as u64);
+                            g.chain(op::compare_exchange(N::claims(at), last, free)).post()?;
+                        }
+                    }
+                    return Ok(());
+                }
+            };
+            let Some((_, mine, is_put)) = claimed else { return Err(super::tree::corrupt("no slot")) };
+            if mine >= SLOTS {
+                let pending = N::INLINE.then(|| Pending {
+                    header,
+                    replaced: slot,
+                    word: word_of(key.ordered, prefix),
+                    value: new.as_ref(),
+                });
+                let has_pending = pending.is_some();
+                let placed = self.restructure(key.ordered, 0, at, Why::Full(header), pending, g).await?;
+                if has_pending && placed {
+                    return Ok(());
+                }
+                claimed = None;
+                fresh = 2;
+                continue;
+            }
+            let mut next = header.with(mine);
+            if let Some(slot) = slot {
+                next = next.without(slot);
+            }
+            let new = N::make(self.entries, key, new.as_ref(), at, g).await?;
+            let old = is_put.then(|| N::held(&leaf.read, mine));
+            let put = (
+                op::store(N::key(at, mine), word_of(key.ordered, prefix)),
+                N::put(at, mine, old, new),
+                op::compare_exchange(N::header(at), header, next),
+            );
+            claimed = Some((at, mine, true));
+            match g.chain(put).submit().await?.2 {
+                Err(now) => fresh = 1 + u8::from(now.is_frozen()),
+                Ok(_) => {
+                    if let Some(slot) = slot {
+                        self.unlink_entry(at, slot, N::link(N::held(&leaf.read, slot)), g)?;
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+    // ANCHOR_END: change
+
+    /// Makes the link of a slot null that is not live any more, and retires the entry. Not waited for: whoever replaces the node does the same.
+    pub(super) fn unlink_entry(
+        &self,
+        at: RemotePtr<N>,
+        slot: usize,
+        entry: EntryLink<'_>,
+        g: &Guard<'_>,
+    ) -> Result<()> {
+        let Some(place) = N::entry(at, slot).filter(|_| !entry.is_null()) else { return Ok(()) };
+        g.chain(op::replace(place, entry, capacity(entry), NewEntry::null(DEAD_ENTRY))).post()
+    }
+}
+
+/// The tag of the null link of a slot that has had an entry.
+pub(super) const DEAD_ENTRY: EntryTag = EntryTag::new(0, 0, true);
+
+impl Entries {
+    /// Allocates the entry of a key and its value.
+    pub(super) async fn make<N: Node>(
+        self,
+        key: Sought<'_>,
+        value: &[u8],
+        near: RemotePtr<N>,
+        g: &Guard<'_>,
+    ) -> Result<NewEntry> {
+        let length = (self.bytes)(key.stored, value);
+        let mut entry = Blob::zeroed_in(g.near(near), length).await?;
+        (self.write)(key.stored, value, Blob::bytes_mut(&mut entry));
+        let tag = EntryTag::new(Blob::class(&entry).number(), key.check(), false);
+        NewEntry::of(entry, tag)
+    }
+}
+
+#[cold]
+pub(super) fn invalid(argument: &'static str, value: String, reason: &'static str) -> Error {
+    Error::from(error::InvalidArgument { argument, value: value.into(), reason })
+}

@@ -1,0 +1,328 @@
+//! Nodes in far memory.
+
+use farfield::op::{Operations, Replacement};
+use farfield::prelude::*;
+use farfield::{Bytes, InStrings, InWords, Remote, Site, SizeClass};
+
+use super::leaf::Sought;
+use super::tree::Entries;
+use crate::Key;
+
+/// The slots of a node: a leaf has 1 KiB.
+pub(super) const SLOTS: usize = 60;
+
+/// The tag of a link to a node. In a null link, `dead` says that the slot held a node, or that no node may be put there any more.
+#[tag(level: 8, dead)]
+pub struct NodeTag;
+
+/// The tag of a link to a byte string, likewise. `check` has bits of a hash of the key.
+#[tag(class: 8, check: 7, dead)]
+pub struct EntryTag;
+
+/// Which slots of a node are live, and whether that is final. A slot that ceases to be live never becomes live again, so the values of a header do not recur.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Word)]
+pub struct Header(u64);
+
+/// The words of a node that say whether what is known of it is current, as a READ of them alone finds them.
+#[remote]
+pub(super) struct Head {
+    pub(super) header: Atomic<Header>,
+    pub(super) claims: Atomic<u64>,
+    pub(super) id: u64,
+}
+
+/// A node of a map of words: a leaf if it has no children.
+#[remote]
+pub struct WordNode {
+    pub(super) header: Atomic<Header>,
+    /// The number of slots that were claimed. Above `SLOTS` if some were in vain.
+    pub(super) claims: Atomic<u64>,
+    /// Differs from that of every other node.
+    pub(super) id: u64,
+    /// The memory node of its leaves.
+    pub(super) home: u64,
+    pub(super) keys: [Atomic<u64>; SLOTS],
+    pub(super) values: [Atomic<u64>; SLOTS],
+    pub(super) children: Tail<TaggedLink<WordNode, NodeTag>>,
+}
+
+/// A node of a map of byte strings. Its links are to entries in a leaf, and to long separators in another node.
+#[remote]
+pub struct EntryNode {
+    pub(super) header: Atomic<Header>,
+    pub(super) claims: Atomic<u64>,
+    pub(super) id: u64,
+    pub(super) home: u64,
+    pub(super) keys: [Atomic<u64>; SLOTS],
+    pub(super) values: [TaggedLink<Blob, EntryTag>; SLOTS],
+    pub(super) children: Tail<TaggedLink<EntryNode, NodeTag>>,
+}
+
+pub(super) type NodeLink<'g, N> = Tagged<'g, N, NodeTag>;
+pub(super) type NodeWord<N> = TaggedWord<N, NodeTag>;
+pub(super) type EntryLink<'g> = Tagged<'g, Blob, EntryTag>;
+pub(super) type NewEntry = Replacement<Blob, EntryTag>;
+
+/// A value of an ordered map: a word, or a byte string.
+pub trait Value: Bytes {
+    /// The nodes of a map with such values and word keys.
+    #[doc(hidden)]
+    type Node: Node;
+}
+
+impl<T: Bytes<Form: Form>> Value for T {
+    type Node = <T::Form as Form>::Node;
+}
+
+/// What the form of values decides.
+#[doc(hidden)]
+pub trait Form {
+    type Node: Node;
+}
+
+impl Form for InWords {
+    type Node = WordNode;
+}
+
+impl Form for InStrings {
+    type Node = EntryNode;
+}
+
+/// The nodes of a map.
+pub(super) type NodeOf<K, V> = <K as Key>::Node<<V as Value>::Node>;
+
+/// A kind of nodes: its leaves have values, or links to entries.
+#[doc(hidden)]
+pub trait Node: Remote {
+    /// A value, as a slot holds it: a word, or the link to an entry.
+    type Held<'g>: Copy;
+    /// A value for a slot.
+    type New;
+    /// True if a slot has the value itself.
+    const INLINE: bool;
+
+    fn header(at: RemotePtr<Self>) -> Place<'static, Atomic<Header>>;
+    fn claims(at: RemotePtr<Self>) -> Place<'static, Atomic<u64>>;
+    fn key(at: RemotePtr<Self>, slot: usize) -> Place<'static, Atomic<u64>>;
+    fn child(at: RemotePtr<Self>, slot: usize) -> Place<'static, TaggedLink<Self, NodeTag>>;
+    fn children(at: RemotePtr<Self>) -> Place<'static, Tail<TaggedLink<Self, NodeTag>>>;
+    /// The link of a slot to an entry, or to a long separator, if such nodes have them.
+    fn entry(at: RemotePtr<Self>, slot: usize) -> Option<Place<'static, TaggedLink<Blob, EntryTag>>>;
+
+    /// Returns the number of claims, the identity and the home, as a READ has found them.
+    fn claims_id_home(read: &Self::Value<'_>) -> (u64, u64, u64);
+    fn keys<'a>(read: &'a Self::Value<'_>) -> &'a [u64; SLOTS];
+    fn held<'g>(read: &Self::Value<'g>, slot: usize) -> Self::Held<'g>;
+    /// Returns the word that a slot holds, if it is no link.
+    fn word(held: Self::Held<'_>) -> u64;
+    /// Returns the link that a slot holds; null for a word.
+    fn link<'g>(held: Self::Held<'g>) -> EntryLink<'g>;
+
+    /// Returns what a slot holds for a value, if it has that itself.
+    fn inline<'g>(value: &[u8]) -> Option<Self::Held<'g>>;
+    /// Makes of a value what a slot near `near` is to hold.
+    fn make(
+        entries: Entries,
+        key: Sought<'_>,
+        value: &[u8],
+        near: RemotePtr<Self>,
+        g: &Guard<'_>,
+    ) -> impl Future<Output = Result<Self::New>>;
+    /// An operation that makes a claimed slot hold a value. `old` is what it holds already, if this is not the first attempt.
+    fn put<'g>(
+        at: RemotePtr<Self>,
+        slot: usize,
+        old: Option<Self::Held<'g>>,
+        new: Self::New,
+    ) -> impl Operations<'g>;
+
+    /// Allocates a node without keys, with room for so many children.
+    fn allocate<'a>(
+        site: impl Into<Site<'a>>,
+        id: u64,
+        children: u64,
+    ) -> impl Future<Output = Result<Owned<Self>>>;
+    /// Gives a new node its live slots, the first ones.
+    fn fill(new: &mut Owned<Self>, contents: &Contents<'_, Self>);
+}
+
+/// The live slots of a new node.
+pub struct Contents<'g, N: Node> {
+    pub(super) home: u64,
+    pub(super) keys: Vec<u64>,
+    pub(super) held: Vec<N::Held<'g>>,
+    pub(super) children: Vec<NodeWord<N>>,
+}
+
+/// What both kinds have.
+macro_rules! common {
+    () => {
+        fn header(at: RemotePtr<Self>) -> Place<'static, Atomic<Header>> {
+            at.header()
+        }
+        fn claims(at: RemotePtr<Self>) -> Place<'static, Atomic<u64>> {
+            at.claims()
+        }
+        fn key(at: RemotePtr<Self>, slot: usize) -> Place<'static, Atomic<u64>> {
+            at.keys().at(slot)
+        }
+        fn child(at: RemotePtr<Self>, slot: usize) -> Place<'static, TaggedLink<Self, NodeTag>> {
+            at.children().at(slot as u64)
+        }
+        fn children(at: RemotePtr<Self>) -> Place<'static, Tail<TaggedLink<Self, NodeTag>>> {
+            at.children()
+        }
+        fn claims_id_home(read: &Self::Value<'_>) -> (u64, u64, u64) {
+            (read.claims, read.id, read.home)
+        }
+        fn keys<'a>(read: &'a Self::Value<'_>) -> &'a [u64; SLOTS] {
+            &read.keys
+        }
+        fn held<'g>(read: &Self::Value<'g>, slot: usize) -> Self::Held<'g> {
+            read.values[slot]
+        }
+        fn allocate<'a>(
+            site: impl Into<Site<'a>>,
+            id: u64,
+            children: u64,
+        ) -> impl Future<Output = Result<Owned<Self>>> {
+            Self::new_in(site, Self::init(id, 0, vec![NodeWord::NULL; children as usize]))
+        }
+        fn fill(new: &mut Owned<Self>, contents: &Contents<'_, Self>) {
+            let live = contents.keys.len();
+            new.set(|node| node.header(), Header::of_first(live));
+            new.set(|node| node.claims(), live as u64);
+            new.set(|node| node.home(), contents.home);
+            for (slot, key) in contents.keys.iter().enumerate() {
+                new.set(|node| node.keys().at(slot), *key);
+            }
+            for (slot, held) in contents.held.iter().enumerate() {
+                new.set(|node| node.values().at(slot), *held);
+            }
+            for (slot, child) in contents.children.iter().enumerate() {
+                new.set(|node| node.children().at(slot as u64), *child);
+            }
+        }
+    };
+}
+
+impl Node for WordNode {
+    type Held<'g> = u64;
+    type New = u64;
+    const INLINE: bool = true;
+    common!();
+
+    fn inline<'g>(value: &[u8]) -> Option<Self::Held<'g>> {
+        value.first_chunk().map(|word| u64::from_le_bytes(*word))
+    }
+    async fn make(_: Entries, _: Sought<'_>, value: &[u8], _: RemotePtr<Self>, _: &Guard<'_>) -> Result<u64> {
+        Ok(Self::inline(value).unwrap_or_default())
+    }
+
+    fn entry(_: RemotePtr<Self>, _: usize) -> Option<Place<'static, TaggedLink<Blob, EntryTag>>> {
+        None
+    }
+    fn word(held: u64) -> u64 {
+        held
+    }
+    fn link<'g>(_: u64) -> EntryLink<'g> {
+        EntryLink::NULL
+    }
+    fn put<'g>(at: RemotePtr<Self>, slot: usize, _: Option<u64>, new: u64) -> impl Operations<'g> {
+        op::store(at.values().at(slot), new)
+    }
+}
+
+impl Node for EntryNode {
+    type Held<'g> = EntryLink<'g>;
+    type New = NewEntry;
+    const INLINE: bool = false;
+    common!();
+
+    fn inline<'g>(_: &[u8]) -> Option<Self::Held<'g>> {
+        None
+    }
+    async fn make(
+        entries: Entries,
+        key: Sought<'_>,
+        value: &[u8],
+        near: RemotePtr<Self>,
+        g: &Guard<'_>,
+    ) -> Result<NewEntry> {
+        entries.make(key, value, near, g).await
+    }
+
+    fn entry(at: RemotePtr<Self>, slot: usize) -> Option<Place<'static, TaggedLink<Blob, EntryTag>>> {
+        Some(at.values().at(slot))
+    }
+    fn word(_: EntryLink<'_>) -> u64 {
+        0
+    }
+    fn link<'g>(held: Self::Held<'g>) -> EntryLink<'g> {
+        held
+    }
+    fn put<'g>(
+        at: RemotePtr<Self>,
+        slot: usize,
+        old: Option<Self::Held<'g>>,
+        new: NewEntry,
+    ) -> impl Operations<'g> {
+        let old = old.unwrap_or(EntryLink::NULL);
+        op::replace(at.values().at(slot), old, capacity(old), new)
+    }
+}
+
+/// Returns the bytes of the class of an entry, 0 for none.
+pub(super) fn capacity(entry: EntryLink<'_>) -> u64 {
+    SizeClass::from_number(entry.tag().class()).map_or(0, |class| class.capacity() as u64)
+}
+
+impl Header {
+    const FROZEN: u64 = 1 << 63;
+
+    /// A header whose first slots are live.
+    pub(super) const fn of_first(live: usize) -> Self {
+        Self((1 << live) - 1)
+    }
+
+    /// Returns whether the live slots are final.
+    pub(super) fn is_frozen(self) -> bool {
+        self.0 & Self::FROZEN != 0
+    }
+
+    pub(super) fn frozen(self) -> Self {
+        Self(self.0 | Self::FROZEN)
+    }
+
+    pub(super) fn has(self, slot: usize) -> bool {
+        self.0 >> slot & 1 == 1
+    }
+
+    pub(super) fn with(self, slot: usize) -> Self {
+        Self(self.0 | 1 << slot)
+    }
+
+    pub(super) fn without(self, slot: usize) -> Self {
+        Self(self.0 & !(1 << slot))
+    }
+
+    /// Returns the number of live slots.
+    pub(super) fn count(self) -> usize {
+        (self.0 & !Self::FROZEN).count_ones() as usize
+    }
+
+    /// Returns the live slots.
+    pub(super) fn live(self) -> impl Iterator<Item = usize> {
+        let mut rest = self.0 & !Self::FROZEN;
+        std::iter::from_fn(move || {
+            let slot = (rest != 0).then(|| rest.trailing_zeros() as usize)?;
+            rest &= rest - 1;
+            Some(slot)
+        })
+    }
+
+    /// Returns whether bits without a meaning are set.
+    pub(super) fn is_corrupt(self) -> bool {
+        (self.0 & !Self::FROZEN) >> SLOTS != 0
+    }
+}

@@ -1,0 +1,528 @@
+//! The replacement of nodes: splits, merges, and nodes whose slots are used up.
+//!
+//! 1. Two nodes are allocated, so that memory can not run out later.
+//! 2. The old node, and the neighbour with which it is merged, are frozen; two slots of the parent are claimed.
+//! 3. Slots that are not live give up what they link to.
+//! 4. The new nodes are written, and linked to by the claimed slots.
+//! 5. One CAS of the parent's header makes the new slots live, and the old ones dead.
+//!
+//! Several clients may do that for one node at the same time. The live slots of a frozen node are final, so all of them make the same of it, and one succeeds with (5). The
+//! others free what they have made.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use farfield::op::Replacement;
+use farfield::prelude::*;
+use farfield::{Blob, Error};
+
+use super::leaf::DEAD_ENTRY;
+use super::node::{Contents, EntryLink, EntryTag, Header, NewEntry, Node, NodeLink, NodeTag, NodeWord, SLOTS, capacity};
+use super::tree::{Found, Inner, Target, Tree, class, prefix_of, shortest, word_of};
+
+/// More live slots than this are distributed over two nodes.
+const FULL: usize = SLOTS * 2 / 3;
+/// A node with so few live slots is merged with a neighbour.
+pub(super) const SPARSE: usize = SLOTS / 4;
+/// Nodes are merged if they have at most so many live slots together.
+const MERGED: usize = SLOTS / 2;
+
+/// The tag of the null link of a slot that has had a node.
+const DEAD_NODE: NodeTag = NodeTag::new(0, true);
+
+/// Why a node is replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Why {
+    /// It has no free slot. Its header was this.
+    Full(Header),
+    /// It has few live slots. Its header was this.
+    Sparse(Header),
+    /// Another client has frozen it, and may be dead.
+    Frozen,
+}
+
+/// A value that is to be in what replaces a full leaf.
+#[derive(Clone, Copy)]
+pub(super) struct Pending<'a> {
+    /// The header of the leaf for which it was decided.
+    pub(super) header: Header,
+    /// The slot that it replaces.
+    pub(super) replaced: Option<usize>,
+    pub(super) word: u64,
+    /// The bytes of a word.
+    pub(super) value: &'a [u8],
+}
+
+/// A frozen node.
+struct Frozen<'g, N: Node> {
+    at: RemotePtr<N>,
+    /// The index of its parent.
+    index: usize,
+    header: Header,
+    read: N::Value<'g>,
+    links: Vec<NodeLink<'g, N>>,
+    /// True if it had the header that was expected when this client froze it.
+    is_exact: bool,
+}
+
+/// What a slot of a parent has of a child, besides the link.
+struct Edge<'g, N: Node> {
+    slot: usize,
+    link: NodeLink<'g, N>,
+    separator: EntryLink<'g>,
+}
+
+/// A live slot of what is replaced.
+#[derive(Clone)]
+struct Item<'g, N: Node> {
+    word: u64,
+    /// The whole key, unless keys are words or the slots stay together.
+    key: Vec<u8>,
+    held: Option<N::Held<'g>>,
+    child: Option<NodeWord<N>>,
+}
+
+type Replacing<'a> = Pin<Box<dyn Future<Output = Result<bool>> + 'a>>;
+
+impl<N: Node> Tree<N> {
+    /// A key was removed from a leaf, which has this header now. Merges it if it is sparse.
+    pub(super) async fn is_removed(
+        &self,
+        key: &[u8],
+        at: RemotePtr<N>,
+        header: Header,
+        g: &Guard<'_>,
+    ) -> Result<()> {
+        if header.count() != SPARSE && header.count() != 0 {
+            return Ok(());
+        }
+        match self.restructure(key, 0, at, Why::Sparse(header), None, g).await {
+            // The key is removed all the same.
+            Ok(_) | Err(Error::OutOfMemory { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces the node of a level that has a key, if it is `at` still. Returns whether this client has done it, with what was pending.
+    pub(super) fn restructure<'a>(
+        &'a self,
+        key: &'a [u8],
+        level: u8,
+        at: RemotePtr<N>,
+        why: Why,
+        pending: Option<Pending<'a>>,
+        g: &'a Guard<'_>,
+    ) -> Replacing<'a> {
+        Box::pin(self.restructure_now(key, level, at, why, pending, g))
+    }
+
+    async fn restructure_now(
+        &self,
+        key: &[u8],
+        level: u8,
+        at: RemotePtr<N>,
+        why: Why,
+        pending: Option<Pending<'_>>,
+        g: &Guard<'_>,
+    ) -> Result<bool> {
+        // A client that waited has seen the parent just now.
+        let mut fresh = level + 1;
+        loop {
+            let Some(found) = self.find(Target::At(key), level + 1, fresh, g).await? else {
+                return self.replace_top(level, at, g).await.map(|()| false);
+            };
+            let parent = &found.parent;
+            if found.at() != at {
+                return Ok(false);
+            }
+            fresh = level + 2;
+            if parent.claims.get() + 2 > SLOTS as u64 || parent.header.get().is_frozen() {
+                let why = if parent.header.get().is_frozen() { Why::Frozen } else { Why::Full(parent.header.get()) };
+                let low = parent.low(0);
+                self.restructure(&low, level + 1, parent.at, why, None, g).await?;
+                continue;
+            }
+            let header = match why {
+                Why::Full(header) | Why::Sparse(header) => header,
+                Why::Frozen => N::header(at).load(g).await?,
+            };
+            let neighbour = match why {
+                Why::Sparse(_) => match self.neighbour(&found, header, g).await? {
+                    Some(neighbour) => Some(neighbour),
+                    None => return Ok(false),
+                },
+                _ => None,
+            };
+            if let Some(done) = self.replace(&found, level, header, neighbour, pending, g).await? {
+                if neighbour.is_some() {
+                    self.is_merged(key, parent, g).await?;
+                }
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Returns a neighbour with which a sparse node is to be merged, and its header.
+    async fn neighbour(
+        &self,
+        found: &Found<N>,
+        header: Header,
+        g: &Guard<'_>,
+    ) -> Result<Option<(usize, Header)>> {
+        let parent = &found.parent;
+        let next = if found.index + 1 < parent.children.len() {
+            found.index + 1
+        } else if found.index > 0 {
+            found.index - 1
+        } else {
+            return Ok(None);
+        };
+        if !parent.is_live(next) {
+            return Ok(None);
+        }
+        let other = N::header(parent.children[next]).load(g).await?;
+        let is_worth_it = header.count() == 0 || header.count() + other.count() <= MERGED;
+        Ok(is_worth_it.then_some((next, other)))
+    }
+
+    /// Children of a node were merged. Merges it, too, if it is sparse.
+    async fn is_merged(&self, key: &[u8], node: &Inner<N>, g: &Guard<'_>) -> Result<()> {
+        let header = N::header(node.at).load(g).await?;
+        // A separator that a slot has with a long prefix may need more than a slot with a short one.
+        if self.words && header.count() <= SPARSE && node.level < self.height() && !header.is_frozen() {
+            self.restructure(key, node.level, node.at, Why::Sparse(header), None, g).await?;
+        }
+        Ok(())
+    }
+
+    /// Replaces a node, and a neighbour. Returns whether this client did; `None` if it is to be tried again.
+    async fn replace<'g>(
+        &self,
+        found: &Found<N>,
+        level: u8,
+        header: Header,
+        neighbour: Option<(usize, Header)>,
+        pending: Option<Pending<'_>>,
+        g: &'g Guard<'_>,
+    ) -> Result<Option<bool>> {
+        let parent = &found.parent;
+        // 1.
+        let mut new = [self.blank(level, parent, g).await?, self.blank(level, parent, g).await?].into_iter();
+
+        // 2.
+        let mut indices = vec![(found.index, header)];
+        indices.extend(neighbour);
+        indices.sort_unstable_by_key(|(index, _)| *index);
+        let slots: Vec<usize> = indices.iter().map(|(index, _)| usize::from(parent.slots[*index])).collect();
+        let claim = op::fetch_add(N::claims(parent.at), 2);
+        let edges = slots.iter().map(|slot| {
+            (op::load(N::child(parent.at, *slot)), N::entry(parent.at, *slot).map(op::load))
+        });
+        let claimed = g.chain((claim, edges.collect::<Vec<_>>(), op::load(N::header(parent.at))));
+        let (claim, edges, mut now) = claimed.submit().await?;
+        parent.claims.set(claim + 2);
+        let edges = slots.iter().zip(edges).map(|(slot, (link, separator))| Edge {
+            slot: *slot,
+            link,
+            separator: separator.unwrap_or(EntryLink::NULL),
+        });
+        let edges: Vec<Edge<'_, N>> = edges.collect();
+        if claim + 2 > SLOTS as u64 || now.is_frozen() || !edges.iter().all(|edge| now.has(edge.slot)) {
+            return Ok(None);
+        }
+        let claim = claim as usize;
+        let mut old = Vec::with_capacity(2);
+        for (index, header) in indices {
+            old.push(self.freeze(parent.children[index], index, level, header, g).await?);
+        }
+        let pending = pending.filter(|pending| old[0].is_exact && old[0].header == pending.header.frozen());
+
+        // 3. and what is to be in the new nodes.
+        for node in &old {
+            self.clean(node, level, g).await?;
+        }
+        let first = old[0].index;
+        let (low, high) = (parent.low(first), parent.high(old[old.len() - 1].index));
+        let mut items = Vec::new();
+        let live: usize = old.iter().map(|node| node.header.count()).sum();
+        let stay = old.len() == 1 && live + usize::from(pending.is_some()) <= FULL;
+        for node in &old {
+            let Some(more) = self.items(node, parent, level, !stay, g).await? else { return Ok(None) };
+            items.extend(more.into_iter().filter(|(slot, _)| {
+                pending.is_none_or(|pending| pending.replaced != Some(*slot))
+            }).map(|(_, item)| item));
+        }
+        if let Some(pending) = pending {
+            items.push(Item { word: pending.word, key: vec![], held: N::inline(pending.value), child: None });
+        }
+        if stay || self.words {
+            items.sort_unstable_by_key(|item| item.word);
+        } else {
+            items.sort_unstable_by(|left, right| left.key.cmp(&right.key));
+        }
+        let parts = if items.len() > FULL { items.len().div_ceil(2) } else { items.len() };
+        let mut bounds = vec![low.clone()];
+        if parts < items.len() {
+            bounds.push(self.separator(&items, parts, level));
+        }
+
+        // 4.
+        let mut nodes = Vec::with_capacity(2);
+        for (number, part) in items.chunks(parts.max(1)).chain(items.is_empty().then_some(&items[..])).enumerate() {
+            let high = bounds.get(number + 1).or(high.as_ref()).map(Vec::as_slice);
+            let prefix = prefix_of(&bounds[number], high);
+            let word = |item: &Item<'_, N>| if self.words || stay { item.word } else { word_of(&item.key, prefix) };
+            // The leaves of a new node get a home of their own.
+            let home = if number == 0 { N::claims_id_home(&old[0].read).2 } else { g.random_range(0..g.nodes() as u64) };
+            let contents = Contents {
+                home,
+                keys: part.iter().map(word).collect(),
+                held: part.iter().filter_map(|item| item.held).collect(),
+                children: part.iter().filter_map(|item| item.child).collect(),
+            };
+            let Some(mut node) = new.next() else { break };
+            N::fill(&mut node, &contents);
+            nodes.push(node);
+        }
+        let nodes = g.chain(nodes.into_iter().map(op::stage).collect::<Vec<_>>()).submit().await?;
+        let mut puts = Vec::new();
+        let mut next = Vec::new();
+        for (number, node) in nodes.into_iter().enumerate() {
+            let slot = claim + number;
+            let bound = &bounds[number];
+            // The lowest child of a node may have a separator below all of its keys.
+            let word = if number == 0 { parent.word(first) } else { word_of(bound, parent.prefix) };
+            let long = !self.words && (number > 0 || !edges[0].separator.is_null()) && shortest(&parent.low(0)[..parent.prefix], word) != *bound;
+            let mut separator = None;
+            if long && let Some(place) = N::entry(parent.at, slot) {
+                let new = Blob::new_in(g.near(parent.at), bound.as_slice()).await?;
+                let tag = EntryTag::new(Blob::class(&new).number(), 0, false);
+                separator = Some(op::replace(place, EntryLink::NULL, 0, NewEntry::of(new, tag)?));
+            }
+            let link = node.tagged(NodeTag::new(level, false))?;
+            let put = op::replace(N::child(parent.at, slot), NodeLink::NULL, 0, link);
+            puts.push((put, op::store(N::key(parent.at, slot), word), separator));
+            next.push(slot);
+        }
+
+        // 5.
+        let live = |now: Header| {
+            let now = next.iter().fold(now, |now, slot| now.with(*slot));
+            edges.iter().fold(now, |now, edge| now.without(edge.slot))
+        };
+        let exchange = op::compare_exchange(N::header(parent.at), now, live(now));
+        let (_, mut done) = g.chain((puts, exchange)).submit().await?;
+        while let Err(found) = done {
+            now = found;
+            if now.is_frozen() || !edges.iter().all(|edge| now.has(edge.slot)) {
+                break;
+            }
+            let exchange = op::compare_exchange(N::header(parent.at), now, live(now));
+            done = g.chain(exchange).submit().await?;
+        }
+        if done.is_err() {
+            // Whoever replaces the parent takes what is linked to by slots that are not live.
+            return Ok(None);
+        }
+        for edge in &edges {
+            self.unlink_child(parent.at, edge, level, g)?;
+        }
+        Ok(Some(true))
+    }
+
+    // ANCHOR: freeze
+    /// Freezes a node, and reads it.
+    async fn freeze<'g>(
+        &self,
+        at: RemotePtr<N>,
+        index: usize,
+        level: u8,
+        mut header: Header,
+        g: &'g Guard<'_>,
+    ) -> Result<Frozen<'g, N>> {
+        let expected = header;
+        loop {
+            let freeze = op::compare_exchange(N::header(at), header, header.frozen());
+            let links = (level > 0).then(|| op::load_range(N::children(at), 0..SLOTS as u64));
+            // Nobody claims a slot any more.
+            let claims = op::fetch_add(N::claims(at), SLOTS as u64);
+            let chain = g.chain((freeze, op::load(N::header(at)), claims, op::read(at), links));
+            let (frozen, now, _, read, links) = chain.submit().await?;
+            if now.is_frozen() {
+                let is_exact = frozen.is_ok() && header == expected && !header.is_frozen();
+                let links = links.unwrap_or_default();
+                return Ok(Frozen { at, index, header: now, read, links, is_exact });
+            }
+            header = now;
+        }
+    }
+    // ANCHOR_END: freeze
+
+    // ANCHOR: clean
+    /// Takes what slots link to that are not live: what was removed and not unlinked, and what was to be inserted. After that no such slot is made to link to
+    /// anything. No round trip if no slot that was claimed has kept or has not yet got its link, which is the rule; else one, mostly.
+    async fn clean(&self, node: &Frozen<'_, N>, level: u8, g: &Guard<'_>) -> Result<()> {
+        let (dead_node, dead_entry) = (NodeLink::null(DEAD_NODE), EntryLink::null(DEAD_ENTRY));
+        let (claims, ..) = N::claims_id_home(&node.read);
+        // Slots that were never claimed are not used any more.
+        let last = (claims as usize).saturating_sub(SLOTS).min(SLOTS);
+        let dead = (0..last).filter(|slot| !node.header.has(*slot));
+        let (mut nodes, mut entries) = (vec![], vec![]);
+        for slot in dead {
+            nodes.extend(node.links.get(slot).map(|link| (N::child(node.at, slot), *link)));
+            entries.extend(N::entry(node.at, slot).map(|place| (place, N::link(N::held(&node.read, slot)))));
+        }
+        loop {
+            nodes.retain(|(_, link)| *link != dead_node);
+            entries.retain(|(_, link)| *link != dead_entry);
+            if nodes.is_empty() && entries.is_empty() {
+                return Ok(());
+            }
+            let of_nodes = nodes.iter().map(|(place, link)| {
+                op::replace(*place, *link, children(level.saturating_sub(1)), Replacement::null(DEAD_NODE))
+            });
+            let of_entries = entries.iter().map(|(place, link)| {
+                op::replace(*place, *link, capacity(*link), NewEntry::null(DEAD_ENTRY))
+            });
+            let chain = g.chain((of_nodes.collect::<Vec<_>>(), of_entries.collect::<Vec<_>>()));
+            let (of_nodes, of_entries) = chain.submit().await?;
+            for ((_, link), taken) in nodes.iter_mut().zip(of_nodes) {
+                match taken {
+                    Ok(taken) => {
+                        taken.retire(g).await?;
+                        *link = dead_node;
+                    }
+                    Err(refused) => *link = refused.current,
+                }
+            }
+            for ((_, link), taken) in entries.iter_mut().zip(of_entries) {
+                match taken {
+                    Ok(taken) => {
+                        taken.retire(g).await?;
+                        *link = dead_entry;
+                    }
+                    Err(refused) => *link = refused.current,
+                }
+            }
+        }
+    }
+    // ANCHOR_END: clean
+
+    /// Returns the live slots of a frozen node, with their whole keys if these are asked for. `None` if it was replaced meanwhile.
+    async fn items<'g>(
+        &self,
+        node: &Frozen<'g, N>,
+        parent: &Inner<N>,
+        level: u8,
+        whole: bool,
+        g: &'g Guard<'_>,
+    ) -> Result<Option<Vec<(usize, Item<'g, N>)>>> {
+        let mut items = Vec::with_capacity(node.header.count());
+        for slot in node.header.live() {
+            let held = N::held(&node.read, slot);
+            let child = node.links.get(slot).copied();
+            if child.is_some_and(NodeLink::is_null) {
+                return Ok(None);
+            }
+            let word = N::keys(&node.read)[slot];
+            items.push((slot, Item { word, key: vec![], held: Some(held), child: child.map(NodeWord::from) }));
+        }
+        if self.words || !whole {
+            return Ok(Some(items));
+        }
+        let prefix = parent.low(node.index)[..parent.prefix(node.index, false)].to_vec();
+        let mut reads = Vec::new();
+        for (_, item) in &mut items {
+            let link = item.held.map_or(EntryLink::NULL, N::link);
+            if level > 0 && link.is_null() {
+                item.key = shortest(&prefix, item.word);
+            } else {
+                reads.push(op::read_bytes(link.shared(), class(link)?));
+            }
+        }
+        let mut read = g.chain(reads).submit().await?.into_iter();
+        for (_, item) in &mut items {
+            let link = item.held.map_or(EntryLink::NULL, N::link);
+            if level > 0 && link.is_null() {
+                continue;
+            }
+            let bytes = read.next().unwrap_or_default();
+            item.key = if level > 0 {
+                bytes
+            } else {
+                let (key, _) = (self.entries.split)(&bytes).ok_or_else(crate::entry::not_an_entry)?;
+                key.to_vec()
+            };
+        }
+        Ok(Some(items))
+    }
+
+    /// Returns the separator in front of an item: of leaves, the shortest one.
+    fn separator(&self, items: &[Item<'_, N>], at: usize, level: u8) -> Vec<u8> {
+        let item = &items[at];
+        if self.words {
+            return item.word.to_be_bytes().to_vec();
+        }
+        if level > 0 {
+            return item.key.clone();
+        }
+        let shared = prefix_of(&items[at - 1].key, Some(&item.key));
+        item.key[..(shared + 1).min(item.key.len())].to_vec()
+    }
+
+    /// Allocates a node without keys.
+    async fn blank(&self, level: u8, parent: &Inner<N>, g: &Guard<'_>) -> Result<Owned<N>> {
+        let site = if level == 0 { g.on_node(parent.home as u16) } else { g.near(parent.at) };
+        N::allocate(site, g.random(), children(level)).await
+    }
+
+    /// Makes the link of a dead slot of a parent null, and retires the child. Not waited for: whoever replaces the parent does the same.
+    fn unlink_child(&self, parent: RemotePtr<N>, edge: &Edge<'_, N>, level: u8, g: &Guard<'_>) -> Result<()> {
+        let place = N::child(parent, edge.slot);
+        let child = op::replace(place, edge.link, children(level), Replacement::null(DEAD_NODE));
+        g.chain(child).post()?;
+        self.unlink_entry(parent, edge.slot, edge.separator, g)
+    }
+
+    /// Replaces the highest node: by one above it, if it is full, or by one with free slots.
+    async fn replace_top(&self, level: u8, at: RemotePtr<N>, g: &Guard<'_>) -> Result<()> {
+        let link = self.top.load(g).await?;
+        if link.shared().as_ptr() != at {
+            return Ok(());
+        }
+        let header = N::header(at).load(g).await?;
+        if header.count() > FULL {
+            let mut above = N::allocate(g.near(at), g.random(), children(level)).await?;
+            let child = NodeWord::from(link);
+            N::fill(&mut above, &Contents { home: 0, keys: vec![0], held: vec![], children: vec![child] });
+            // If another client was faster, there is one already.
+            let _ = self.top.compare_exchange(g, link, above, NodeTag::new(level + 1, false)).await?;
+            return Ok(());
+        }
+        let top = self.read_top(g).await?;
+        if top.at != at {
+            return Ok(());
+        }
+        let mut new = N::allocate(g.near(at), g.random(), children(level)).await?;
+        let old = self.freeze(at, 0, level, header, g).await?;
+        self.clean(&old, level, g).await?;
+        let Some(items) = self.items(&old, &top, level, false, g).await? else { return Ok(()) };
+        let contents = Contents {
+            home: top.home,
+            keys: items.iter().map(|(_, item)| item.word).collect(),
+            held: items.iter().filter_map(|(_, item)| item.held).collect(),
+            children: items.iter().filter_map(|(_, item)| item.child).collect(),
+        };
+        N::fill(&mut new, &contents);
+        let new = Replacement::of(new, NodeTag::new(level, false))?;
+        if let Ok(old) = g.chain(op::replace(self.top, link, children(level), new)).submit().await? {
+            old.retire(g).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the number of links to children that a node of a level has.
+pub(super) fn children(level: u8) -> u64 {
+    if level == 0 { 0 } else { SLOTS as u64 }
+}
