@@ -8,6 +8,7 @@ mod hash_map;
 mod key;
 mod ordered_map;
 mod ring;
+mod skip_list;
 
 pub use array::{Array, ArrayRoot};
 pub use hash_map::inline::{InlineHashMap, InlineHashMapRoot, InlineIter};
@@ -15,3 +16,4 @@ pub use hash_map::{Counters, HashMap, HashMapRoot, Iter};
 pub use key::Key;
 pub use ordered_map::{OrderedMap, OrderedMapRoot, Scan, Value};
 pub use ring::{Ring, RingRoot};
+pub use skip_list::{Scan, SkipList, SkipListRoot};

@@ -249,6 +249,18 @@ impl<'g> Place<'g, Lock> {
         wait_for_locks(&ct.io.task_stack, &own, attempts).await
     }
 
+    /// Returns whether a live thread holds the lock. If not, no operation of an owner is in flight any more, and nobody holds it before it is taken again. One round trip,
+    /// and one more if another process holds it.
+    ///
+    /// # Errors
+    /// Those of a READ.
+    pub async fn is_held(self, ct: &'g ComputeThread) -> Result<bool> {
+        match self.state(ct).await?.owner() {
+            None => Ok(false),
+            Some(owner) => ct.is_live(owner).await,
+        }
+    }
+
     /// Reads the lock's state. One round trip.
     #[inline]
     pub fn state(self, ct: &'g ComputeThread) -> Read<'g, Lock> {

@@ -4,12 +4,13 @@
 //!
 //! | function | result |
 //! |---|---|
-//! | [`read`], [`read_bytes`], [`read_bytes_with`], [`load`], [`load_range`], [`peek`], [`peek_bytes`], [`peek_bytes_with`] | the value |
+//! | [`read`], [`read_bytes`], [`read_bytes_with`], [`load`], [`load_range`], [`peek`], [`peek_range`], [`peek_bytes`], [`peek_bytes_with`] | the value |
 //! | [`store`], [`store_range`] | a `Link`'s new value; nothing for an atomic or a tagged link |
 //! | [`compare_exchange`], [`compare_exchange_link`], [`fetch_add`] | the previous value |
 //! | [`write()`] | the object, in case no link holds it |
 //! | [`stage`] | the object, which no link holds yet |
 //! | [`replace`] | the object that was replaced |
+//! | [`publish`] | the object, if the link does not hold it |
 //! | [`try_lock`] | the lock's guard, if it was free |
 //! | [`release`] | nothing |
 //!
@@ -240,6 +241,15 @@ pub fn load_range<'g, F: Loadable>(
     LoadRange::<'g, F> { at: tail.at(range.start).address(), words, field: PhantomData }
 }
 
+/// Loads consecutive atomics or links of a tail of an object that may have been freed and reused: a guess, as in [`peek`].
+pub fn peek_range<'g, F: Loadable>(
+    tail: Place<'g, Tail<F>>,
+    range: Range<u64>,
+) -> impl Operations<'g, Output = Result<Vec<F::Value<'g>>>> {
+    let words = range.end.saturating_sub(range.start) as usize;
+    Peek(LoadRange::<'g, F> { at: tail.at(range.start).address(), words, field: PhantomData })
+}
+
 /// Stores to consecutive atomics of a tail from the index `first` on, without a bounds check, by one WRITE. Each is stored atomically, in no order.
 pub fn store_range<'g, T: Word>(
     tail: Place<'g, Tail<Atomic<T>>>,
@@ -372,6 +382,11 @@ impl<T: Remote, G: Tag> Replacement<T, G> {
         Self { word: TaggedWord::null(tag), ..Self::NULL }
     }
 
+    /// Makes one of a link's value that points to an object of the structure, such as what is behind the object that [`replace`] takes out.
+    pub fn existing(value: Tagged<'_, T, G>) -> Self {
+        Self { word: value.into(), ..Self::NULL }
+    }
+
     /// Makes one of a new object, which [`replace`] writes before it exchanges the link.
     ///
     /// # Errors
@@ -426,6 +441,22 @@ pub fn replace<'g, T: Remote, G: Tag>(
     let exchange =
         Exchange { at: place.address(), expected: TaggedWord::from(current).word, new: new.word.word };
     ReplaceLink { exchange, old: current.shared().address(), tail, new: Some(new), ct: None }
+}
+
+/// Makes a tagged link hold `new` if it holds `current`, pointer and tag, whose object stays in the structure: the new object links to it, or it is the
+/// same object with another tag. Returns the link's value and `new` if it holds another value.
+///
+/// Nothing is lost if the chain's future is dropped: when the chain completes, the new object is freed if the link does not hold it. That holds
+/// if all operations of the chain are on one memory node.
+#[inline]
+pub fn publish<'g, T: Remote, G: Tag>(
+    place: Place<'g, TaggedLink<T, G>>,
+    current: Tagged<'g, T, G>,
+    new: Replacement<T, G>,
+) -> impl Operations<'g, Output = Result<(), CompareExchangeError<Tagged<'g, T, G>, Replacement<T, G>>>> {
+    let exchange =
+        Exchange { at: place.address(), expected: TaggedWord::from(current).word, new: new.word.word };
+    PublishInLink(ReplaceLink { exchange, old: Address::NULL, tail: 0, new: Some(new), ct: None })
 }
 
 /// The result of [`replace`].
@@ -568,6 +599,13 @@ impl<F: Field> Reads for ReadField<'_, F> {
     fn span(&self) -> (Address, usize) {
         let (first, _, words) = self.words();
         (first, words)
+    }
+}
+
+impl<F> Reads for LoadRange<'_, F> {
+    #[inline]
+    fn span(&self) -> (Address, usize) {
+        (self.at, self.words)
     }
 }
 
@@ -1087,6 +1125,41 @@ impl<'g, T: Remote, G: Tag> Steps<'g> for ReplaceLink<'g, T, G> {
             Some(_) if !old.is_null() => drop(ct.retire_sized::<T>(old, tail)),
             _ => {}
         }));
+    }
+}
+
+/// A CAS of a tagged link that replaces no object.
+struct PublishInLink<'g, T, G>(ReplaceLink<'g, T, G>);
+
+impl<'g, T: Remote, G: Tag> Steps<'g> for PublishInLink<'g, T, G> {
+    type Raw = u64;
+    type Output = Result<(), CompareExchangeError<Tagged<'g, T, G>, Replacement<T, G>>>;
+    const SETTLES: bool = true;
+
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        self.0.visit(each);
+    }
+    fn prepare(&mut self, ct: &'g Worker) {
+        self.0.prepare(ct);
+    }
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<u64> {
+        self.0.execute(ct, host)
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        self.0.record(parts);
+    }
+    fn is_posted(&mut self, is_last: bool) {
+        self.0.is_posted(is_last);
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) -> u64 {
+        self.0.raw(done)
+    }
+    fn results(self, found: u64) -> Result<Self::Output> {
+        // Nothing is replaced, so nothing is retired.
+        Ok(self.0.results(found)?.map(drop))
+    }
+    fn abandon(&mut self, settle: &mut Vec<Settle>) {
+        self.0.abandon(settle);
     }
 }
 

@@ -155,11 +155,29 @@ impl<T, G: Tag> TaggedWord<T, G> {
     }
 }
 
+impl<'g, T, G: Tag> Tagged<'g, T, G> {
+    /// Makes the value of a link of a pointer and a tag.
+    ///
+    /// # Errors
+    /// Those of [`TaggedWord::new`].
+    pub fn new(target: Shared<'g, T>, tag: G) -> Result<Self> {
+        Ok(Self::from_word(TaggedWord::new(target.as_ptr(), tag)?.word))
+    }
+}
+
 impl<T, G: Tag> Tagged<'_, T, G> {
     /// Null, with a tag.
     #[inline]
     pub fn null(tag: G) -> Self {
         Self::from_word(TaggedWord::<T, G>::null(tag).word)
+    }
+
+    /// Returns the same pointer with another tag.
+    #[inline]
+    #[must_use]
+    pub fn with_tag(self, tag: G) -> Self {
+        let pointer = self.word & ((1 << TAG_SHIFT) - 1);
+        Self::from_word(u64::from(tag.bits() & used_bits::<G>()) << TAG_SHIFT | pointer)
     }
 
     /// Returns the tag.
