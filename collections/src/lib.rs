@@ -7,6 +7,7 @@ mod entry;
 mod hash_map;
 mod key;
 mod ordered_map;
+mod priority_queue;
 mod ring;
 mod skip_list;
 
@@ -15,5 +16,6 @@ pub use hash_map::inline::{InlineHashMap, InlineHashMapRoot, InlineIter};
 pub use hash_map::{Counters, HashMap, HashMapRoot, Iter};
 pub use key::Key;
 pub use ordered_map::{OrderedMap, OrderedMapRoot, Scan, Value};
+pub use priority_queue::{PriorityQueue, PriorityQueueRoot};
 pub use ring::{Ring, RingRoot};
-pub use skip_list::{Scan, SkipList, SkipListRoot};
+pub use skip_list::{SkipList, SkipListRoot, SkipScan};

@@ -100,10 +100,10 @@ use farfield::{Error, error};
 
 use change::Change;
 pub(crate) use search::Bound;
-pub(crate) use towers::Towers;
+pub(crate) use towers::{Tower, Towers};
 
 pub use towers::SkipListRoot;
-pub use walk::Scan;
+pub use walk::SkipScan;
 
 /// The cache of a handle, unless [`SkipList::with_cache`] sets another size.
 const CACHE_BYTES: usize = 1 << 20;
@@ -146,7 +146,7 @@ impl<K: Word + Ord, V: Word> SkipList<K, V> {
     /// Sets the size of the handle's cache, 1 MiB by default: 10,000 towers. Where a round trip costs nothing, there is none by default.
     #[must_use]
     pub fn with_cache(self, bytes: usize) -> Self {
-        Self { towers: Towers::new(self.towers.head, bytes), ..self }
+        Self { towers: self.towers.with_cache(bytes), ..self }
     }
 
     /// Returns the value of a key.
@@ -238,7 +238,11 @@ impl<K: Word + Ord, V: Word> SkipList<K, V> {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the bounds are reversed.
-    pub fn range<'a>(&'a self, bounds: impl RangeBounds<K>, ct: &'a ComputeThread) -> Result<Scan<'a, K, V>> {
+    pub fn range<'a>(
+        &'a self,
+        bounds: impl RangeBounds<K>,
+        ct: &'a ComputeThread,
+    ) -> Result<SkipScan<'a, K, V>> {
         let (from, to) = (bounds.start_bound().cloned(), bounds.end_bound().cloned());
         let is_reversed = match (from, to) {
             (ops::Bound::Excluded(from), ops::Bound::Excluded(to)) => from >= to,
@@ -257,14 +261,14 @@ impl<K: Word + Ord, V: Word> SkipList<K, V> {
             ops::Bound::Excluded(from) => Bound::Behind(from),
             ops::Bound::Unbounded => Bound::First,
         };
-        Ok(Scan { towers: &self.towers, ct, from, to, ready: VecDeque::new(), is_done: false })
+        Ok(SkipScan { towers: &self.towers, ct, from, to, ready: VecDeque::new(), is_done: false })
     }
 
     /// Returns a scan of all keys: see [`range`](Self::range).
     #[allow(clippy::iter_not_returning_iterator)] // each key is a READ, which an `Iterator` could not wait for
-    pub fn iter<'a>(&'a self, ct: &'a ComputeThread) -> Scan<'a, K, V> {
+    pub fn iter<'a>(&'a self, ct: &'a ComputeThread) -> SkipScan<'a, K, V> {
         let (to, ready) = (ops::Bound::Unbounded, VecDeque::new());
-        Scan { towers: &self.towers, ct, from: Bound::First, to, ready, is_done: false }
+        SkipScan { towers: &self.towers, ct, from: Bound::First, to, ready, is_done: false }
     }
 
     /// Returns the number of keys: exact while nobody changes the list. As many round trips as a scan.

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use farfield::prelude::*;
 use farfield::sim::Fault;
-use farfield_collections::{Scan, SkipList, SkipListRoot};
+use farfield_collections::{SkipList, SkipListRoot, SkipScan};
 
 use clusters::{EXACT, affordable, everywhere};
 
 /// Collects the rest of a scan.
-async fn rest(mut scan: Scan<'_, u64, u64>) -> Result<Vec<(u64, u64)>> {
+async fn rest(mut scan: SkipScan<'_, u64, u64>) -> Result<Vec<(u64, u64)>> {
     let mut pairs = Vec::new();
     while let Some(pair) = scan.next().await? {
         pairs.push(pair);

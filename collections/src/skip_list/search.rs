@@ -100,7 +100,8 @@ impl<K: Word + Ord, V: Word> Towers<K, V> {
         g: &'g Guard<'_>,
     ) -> Result<Position<'g, K, V>> {
         let mut path = Path::new();
-        let mut pred = self.visit(self.to_head(g)?, (LEVELS - 1, bound), 0, &mut path, g).await?;
+        let top = if matches!(bound, Bound::First) { 0 } else { LEVELS - 1 };
+        let mut pred = self.visit(self.to_head(g)?, (top, bound), 0, &mut path, g).await?;
         let mut above = vec![None; LEVELS];
         let mut walk = Walk::new();
         for level in (1..LEVELS).rev() {

@@ -123,13 +123,18 @@ impl<'g, K: Word, V: Word> Path<'g, K, V> {
 }
 
 impl<K: Word + Ord, V: Word> Towers<K, V> {
-    pub(super) fn new(head: RemotePtr<Tower<K, V>>, cache_bytes: usize) -> Self {
+    pub(crate) fn new(head: RemotePtr<Tower<K, V>>, cache_bytes: usize) -> Self {
         let cache = Cache { towers: HashMap::new(), most: cache_bytes / BYTES, floor: 0 };
         Self { head, cache: RefCell::new(cache) }
     }
 
+    /// Sets the size of the cache.
+    pub(crate) fn with_cache(self, bytes: usize) -> Self {
+        Self::new(self.head, bytes)
+    }
+
     /// Makes the head of an empty list.
-    pub(super) async fn create_head(ct: &ComputeThread) -> Result<RemotePtr<Tower<K, V>>> {
+    pub(crate) async fn create_head(ct: &ComputeThread) -> Result<RemotePtr<Tower<K, V>>> {
         let head = Tower::init(K::initial(), V::initial(), vec![TaggedWord::NULL; LEVELS]);
         Tower::new_in(ct, head).await?.write(ct).await
     }
@@ -215,7 +220,7 @@ impl<K: Word + Ord, V: Word> Towers<K, V> {
                 }
                 behind = next.0;
             }
-            if level == 0 || matches!(bound, Bound::First) {
+            if level == 0 {
                 break;
             }
             level -= 1;

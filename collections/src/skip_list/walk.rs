@@ -14,7 +14,7 @@ use super::towers::*;
 const PAGE: usize = 64;
 
 /// The keys of a range and their values, in ascending order: see [`SkipList::range`](super::SkipList::range).
-pub struct Scan<'a, K: Word, V: Word> {
+pub struct SkipScan<'a, K: Word, V: Word> {
     pub(super) towers: &'a Towers<K, V>,
     pub(super) ct: &'a ComputeThread,
     /// Where it goes on.
@@ -24,7 +24,7 @@ pub struct Scan<'a, K: Word, V: Word> {
     pub(super) is_done: bool,
 }
 
-impl<K: Word + Ord, V: Word> Scan<'_, K, V> {
+impl<K: Word + Ord, V: Word> SkipScan<'_, K, V> {
     /// Returns the next key and its value. One round trip for each key; one for up to 32 keys that the handle remembers. Every 64 keys it searches for its place. If the
     /// future is dropped, no key is lost.
     ///
@@ -75,7 +75,7 @@ impl<K: Word + Ord, V: Word> Towers<K, V> {
     /// Counts the keys.
     pub(super) async fn len(&self, ct: &ComputeThread) -> Result<u64> {
         let (to, ready) = (ops::Bound::Unbounded, VecDeque::new());
-        let mut scan = Scan { towers: self, ct, from: Bound::First, to, ready, is_done: false };
+        let mut scan = SkipScan { towers: self, ct, from: Bound::First, to, ready, is_done: false };
         let mut len = 0;
         while scan.next().await?.is_some() {
             len += 1;
@@ -83,8 +83,19 @@ impl<K: Word + Ord, V: Word> Towers<K, V> {
         Ok(len)
     }
 
+    /// Counts the live towers, whose keys may be equal, under one guard.
+    pub(crate) async fn count(&self, g: &Guard<'_>) -> Result<u64> {
+        let (mut seen, mut walk, mut count) = (self.read(self.to_head(g)?, g).await?, Walk::new(), 0);
+        while !seen.links[0].is_null() {
+            seen = self.read(marked(seen.links[0], false), g).await?;
+            walk.visit(seen.at)?;
+            count += u64::from(!seen.is_dead());
+        }
+        Ok(count)
+    }
+
     /// Checks a list that nobody changes. Returns the number of keys.
-    pub(super) async fn check(&self, allows_equal: bool, ct: &ComputeThread) -> Result<u64> {
+    pub(crate) async fn check(&self, allows_equal: bool, ct: &ComputeThread) -> Result<u64> {
         let g = &ct.pin();
         let fault =
             |at: Shared<'_, Tower<K, V>>, what: &str| Error::other(format!("the tower {at:?} {what}"));
@@ -131,7 +142,7 @@ impl<K: Word + Ord, V: Word> Towers<K, V> {
     }
 
     /// Takes out dead towers, unless their levels are being linked.
-    pub(super) async fn recover(&self, ct: &ComputeThread) -> Result<()> {
+    pub(crate) async fn recover(&self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let (mut next, mut walk, mut behind) =
             (self.read(self.to_head(g)?, g).await?.links[0], Walk::new(), Bound::First);
@@ -152,7 +163,7 @@ impl<K: Word + Ord, V: Word> Towers<K, V> {
     }
 
     /// Frees all towers.
-    pub(super) async fn destroy(&self, ct: &ComputeThread) -> Result<()> {
+    pub(crate) async fn destroy(&self, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let (mut next, mut walk) = (self.to_head(g)?, Walk::new());
         while !next.is_null() {
