@@ -1,7 +1,7 @@
 //! Makes a mutant of a structure for each planted bug.
 //!
 //! Writes `mutants.rs` to the output folder: a module for each bug, with the structure's real source and the bug's edits. Without the
-//! feature `mutants` it has the maps with small tables only, which have no bug.
+//! feature `mutants` it has the maps with small tables and tall towers only, which have no bug.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -80,13 +80,21 @@ fn source(structure: Structure) -> Option<Source> {
         Structure::SmallInlineHashMap => {
             (INLINE_HASH_MAP, "map::locking_map", ", u64", "inline::InlineHashMap<u64, u64>")
         }
-        Structure::HashMap | Structure::InlineHashMap | Structure::Register => return None,
+        Structure::TallSkipList => (SKIP_LIST, "map::ordered_map", ", u64, forwards", "SkipList<u64, u64>"),
+        Structure::PriorityQueue => {
+            (PRIORITY_QUEUE, "subject::priority_queue", "", "PriorityQueue<u64, u64>")
+        }
+        Structure::HashMap | Structure::InlineHashMap | Structure::SkipList | Structure::Register => {
+            return None;
+        }
     };
     Some(Source { path, makes, with, handle })
 }
 
 const HASH_MAP: &str = "../../collections/src/hash_map.rs";
 const INLINE_HASH_MAP: &str = "../../collections/src/hash_map/inline.rs";
+const SKIP_LIST: &str = "../../collections/src/skip_list.rs";
+const PRIORITY_QUEUE: &str = "../../collections/src/priority_queue.rs";
 /// The modules beside the inline map that it uses.
 const BESIDE_INLINE: [&str; 3] = ["counters", "directory", "layout"];
 
@@ -95,17 +103,20 @@ fn prepared(structure: Structure) -> &'static [(&'static str, &'static str)] {
     match structure {
         Structure::SmallHashMap | Structure::HashMapOfBytes => planted::SMALL_TABLES,
         Structure::SmallInlineHashMap => planted::SMALL_INLINE_TABLES,
+        Structure::TallSkipList | Structure::PriorityQueue => planted::TALL_TOWERS,
         _ => &[],
     }
 }
 
-/// Modules with the maps whose tables are small, and no bug.
+/// Modules with the maps whose tables are small, or whose towers are tall, and no bug.
 fn small_tables() -> Result<String, String> {
+    let skip_list = edited(SKIP_LIST, "tall towers", planted::TALL_TOWERS)?;
     let hash_map = edited(HASH_MAP, "small tables", planted::SMALL_TABLES)?;
     let inline = edited(INLINE_HASH_MAP, "small inline tables", planted::SMALL_INLINE_TABLES)?;
     Ok(format!(
         "/// The map, with small tables.\npub mod hash_map_with_small_tables {{\n{hash_map}}}\n\n\
-         /// The inline map, with small tables.\npub mod inline_hash_map_with_small_tables {{\n{inline}}}\n\n"
+         /// The inline map, with small tables.\npub mod inline_hash_map_with_small_tables {{\n{inline}}}\n\n\
+         /// The skip list, with tall towers.\npub mod tall_skip_list {{\n{skip_list}}}\n\n"
     ))
 }
 
@@ -145,6 +156,13 @@ fn edited(path: &str, name: &str, edits: &[(&str, &str)]) -> Result<String, Stri
 /// The source of a structure, as the contents of a module.
 fn source_of(path: &str) -> Result<String, String> {
     let code = whole(Path::new(path))?;
+    if path == PRIORITY_QUEUE {
+        // It is a module beside the skip list, and so it is here.
+        let code = code
+            .replace("crate::skip_list", "self::skip_list")
+            .replace("(super::SkipList", "(farfield_collections::SkipList");
+        return Ok(format!("pub mod skip_list {{\n{}}}\n{code}", whole(Path::new(SKIP_LIST))?));
+    }
     if path != INLINE_HASH_MAP {
         return Ok(code);
     }

@@ -1,10 +1,10 @@
-//! The map as a subject: its workload, and maps of numbers or byte strings.
+//! Maps as subjects, ordered ones too: their workloads, and maps of numbers or byte strings.
 
 use std::collections::BTreeSet;
 
 use farfield_testing::{Plan, Random};
 
-use crate::model::map::{Keys, Map, MapOperation};
+use crate::model::map::{Keys, Map, MapOperation, MapReply, OrderedMap};
 use crate::subject::Workload;
 
 /// The first key of batches. Smaller keys are accessed one at a time, and often.
@@ -65,11 +65,7 @@ impl Workload for Map {
     }
 
     /// All keys are read, overwritten and removed, and the map iterated before and after.
-    fn look(
-        plan: &Plan<MapOperation>,
-        looked: usize,
-        _: Option<&crate::model::map::MapReply>,
-    ) -> Option<MapOperation> {
+    fn look(plan: &Plan<MapOperation>, looked: usize, _: Option<&MapReply>) -> Option<MapOperation> {
         let keys: BTreeSet<(u64, u64)> = plan
             .operations()
             .map(|operation| operation.keys())
@@ -103,6 +99,65 @@ impl Workload for Map {
     }
 }
 
+impl Workload for OrderedMap {
+    /// In most plans, some operations are scans: of all keys, of those that clients compete for, or of some.
+    fn draw(random: &mut Random) -> MapOperation {
+        let scans_percent = [0, 8, 15, 30][random.once("scans", 0..4) as usize];
+        if !random.percent(scans_percent) {
+            return Map::draw(random);
+        }
+        let (from, to) = match random.range(0..4) {
+            0 => (0, MOST_KEY),
+            1 => (0, 2),
+            2 => (random.range(0..3), FIRST_OF_BATCHES + random.range(0..100)),
+            _ => {
+                let from = FIRST_OF_BATCHES + random.range(0..100);
+                (from, from + random.range(0..40))
+            }
+        };
+        match random.range(0..6) {
+            0 => MapOperation::First,
+            1 => MapOperation::Last,
+            2 | 3 => MapOperation::Range(from, to),
+            _ => MapOperation::RangeBack(from, to),
+        }
+    }
+
+    /// Before all keys are drained, they are scanned in both directions.
+    fn look(plan: &Plan<MapOperation>, looked: usize, last: Option<&MapReply>) -> Option<MapOperation> {
+        let scans = [
+            MapOperation::Range(0, MOST_KEY),
+            MapOperation::RangeBack(0, MOST_KEY),
+            MapOperation::First,
+            MapOperation::Last,
+        ];
+        match scans.get(looked) {
+            Some(scan) => Some(*scan),
+            None => Map::look(plan, looked - scans.len(), last),
+        }
+    }
+
+    fn simpler(operation: &MapOperation) -> Vec<MapOperation> {
+        let narrower = |from: u64, to: u64| {
+            [(from, from), (to, to), (from, from + (to - from) / 2)]
+                .into_iter()
+                .filter(move |narrower| *narrower != (from, to))
+        };
+        match *operation {
+            MapOperation::Range(from, to) => {
+                narrower(from, to).map(|(from, to)| MapOperation::Range(from, to)).collect()
+            }
+            MapOperation::RangeBack(from, to) => {
+                narrower(from, to).map(|(from, to)| MapOperation::RangeBack(from, to)).collect()
+            }
+            _ => Map::simpler(operation),
+        }
+    }
+}
+
+/// A key that is larger than all others.
+const MOST_KEY: u64 = 1 << 20;
+
 /// Draws an operation on consecutive keys: most insert.
 fn batch(random: &mut Random) -> MapOperation {
     // In few plans the map grows far.
@@ -131,6 +186,37 @@ pub trait Encoded: Sized {
     fn encode(number: u64) -> Self;
     /// The number that was encoded; [`INVALID`] if there is none.
     fn decode(self) -> u64;
+}
+
+/// A key of an ordered map, made from a number: encoded numbers are in the order of the numbers.
+pub trait EncodedKey: Sized {
+    /// Encodes a number.
+    fn encode_key(number: u64) -> Self;
+    /// The number that was encoded; [`INVALID`] if there is none.
+    fn decode_key(self) -> u64;
+}
+
+impl EncodedKey for u64 {
+    fn encode_key(number: u64) -> Self {
+        number + FLIPPED
+    }
+
+    fn decode_key(self) -> u64 {
+        self.checked_sub(FLIPPED).unwrap_or(INVALID)
+    }
+}
+
+/// Byte strings of several lengths: their order is that of their first 8 bytes.
+impl EncodedKey for Vec<u8> {
+    fn encode_key(number: u64) -> Self {
+        let bytes = [8, 9, 16, 33, 65, 200, 700][(number % 7) as usize];
+        (number + FLIPPED).to_be_bytes().into_iter().cycle().take(bytes).collect()
+    }
+
+    fn decode_key(self) -> u64 {
+        let number = self.first_chunk().and_then(|bytes| u64::from_be_bytes(*bytes).checked_sub(FLIPPED));
+        number.filter(|number| Self::encode_key(*number) == self).unwrap_or(INVALID)
+    }
 }
 
 /// What a key or value is decoded to that encodes no number.
@@ -167,7 +253,7 @@ pub(crate) fn cache_bytes(thread: usize) -> usize {
 /// A map whose keys and values are of a type.
 macro_rules! map {
     ($map:ty, $encoded:ty) => {
-        $crate::map::any_map!($map, $encoded, true);
+        $crate::map::any_map!($map, $encoded, true, unordered);
     };
 }
 pub(crate) use map;
@@ -175,16 +261,75 @@ pub(crate) use map;
 /// A map whose changes take locks.
 macro_rules! locking_map {
     ($map:ty, $encoded:ty) => {
-        $crate::map::any_map!($map, $encoded, false);
+        $crate::map::any_map!($map, $encoded, false, unordered);
     };
 }
 pub(crate) use locking_map;
 
+/// A map with `first`, `last` and `range`; with `range_back` too, unless it is said to be one that goes `forwards` only.
+macro_rules! ordered_map {
+    ($map:ty, $encoded:ty) => {
+        $crate::map::any_map!($map, $encoded, true, ordered);
+    };
+    ($map:ty, $encoded:ty, forwards) => {
+        $crate::map::any_map!($map, $encoded, true, forwards);
+    };
+}
+pub(crate) use ordered_map;
+
+/// What differs between maps that have an order and others: the model, the encoding of keys, and scans.
+macro_rules! by_order {
+    (model unordered) => { $crate::model::map::Map };
+    (model $ordered:ident) => { $crate::model::map::OrderedMap };
+    (encode unordered $encoded:ty) => { <$encoded as $crate::map::Encoded>::encode };
+    (encode $ordered:ident $encoded:ty) => { <$encoded as $crate::map::EncodedKey>::encode_key };
+    (decode unordered $encoded:ty) => { <$encoded as $crate::map::Encoded>::decode };
+    (decode $ordered:ident $encoded:ty) => { <$encoded as $crate::map::EncodedKey>::decode_key };
+    (scan unordered $map:ident $operation:ident $encoded:ty, $ct:ident) => {
+        return Err(farfield::Error::other(format!("{:?} of a map without an order", $operation)))
+    };
+    (scan $ordered:ident $map:ident $operation:ident $encoded:ty, $ct:ident) => {{
+        use $crate::map::{Encoded, EncodedKey};
+        let of = <$encoded as EncodedKey>::encode_key;
+        let pair = |(key, value): ($encoded, $encoded)| (EncodedKey::decode_key(key), Encoded::decode(value));
+        let mut pairs: Vec<(u64, u64)> = Vec::new();
+        match *$operation {
+            MapOperation::First => pairs.extend($map.first($ct).await?.map(pair)),
+            MapOperation::Last => pairs.extend($map.last($ct).await?.map(pair)),
+            MapOperation::RangeBack(from, to) => {
+                $crate::map::by_order!(back $ordered $map, of(from)..=of(to), $ct, pair, pairs);
+            }
+            MapOperation::Range(from, to) => {
+                let mut scan = $map.range(of(from)..=of(to), $ct)?;
+                while let Some(found) = scan.next().await? {
+                    pairs.push(pair(found));
+                }
+            }
+            _ => unreachable!("it is no scan"),
+        }
+        MapReply::Pairs(pairs)
+    }};
+    (back ordered $map:ident, $range:expr, $ct:ident, $pair:ident, $pairs:ident) => {
+        let mut scan = $map.range_back($range, $ct)?;
+        while let Some(found) = scan.next().await? {
+            $pairs.push($pair(found));
+        }
+    };
+    (back forwards $map:ident, $range:expr, $ct:ident, $pair:ident, $pairs:ident) => {
+        let mut scan = $map.range($range, $ct)?;
+        while let Some(found) = scan.next().await? {
+            $pairs.push($pair(found));
+        }
+        $pairs.reverse();
+    };
+}
+pub(crate) use by_order;
+
 /// Implements `Tested` for a map.
 macro_rules! any_map {
-    ($map:ty, $encoded:ty, $lock_free:literal) => {
+    ($map:ty, $encoded:ty, $lock_free:literal, $order:ident) => {
         impl farfield_testing::Tested for $crate::subject::Soak<$map> {
-            $crate::subject::common_items!($map, $crate::model::map::Map, $lock_free);
+            $crate::subject::common_items!($map, $crate::map::by_order!(model $order), $lock_free);
             async fn open(ct: &farfield::ComputeThread) -> farfield::Result<$map> {
                 let root = ct.root_or_init($crate::subject::ROOT, async || <$map>::create(ct).await);
                 let map = <$map>::attach(root.await?, ct).await?;
@@ -208,36 +353,37 @@ macro_rules! any_map {
             ) -> farfield::Result<$crate::model::map::MapReply> {
                 use $crate::map::Encoded;
                 use $crate::model::map::{MapOperation, MapReply};
-                let of = <$encoded as Encoded>::encode;
+                let of = $crate::map::by_order!(encode $order $encoded);
+                let of_value = <$encoded as Encoded>::encode;
                 let decoded = |value: Option<$encoded>| value.map(Encoded::decode);
                 Ok(match *operation {
-                    MapOperation::Get(key) | MapOperation::Visit(key) => {
+                    MapOperation::Get(key) | MapOperation::Visit(key) | MapOperation::Misplaced(key) => {
                         MapReply::Value(decoded(map.get(&of(key), ct).await?))
                     }
                     MapOperation::Insert(key, value) => {
-                        MapReply::Flag(map.insert(&of(key), &of(value), ct).await?)
+                        MapReply::Flag(map.insert(&of(key), &of_value(value), ct).await?)
                     }
                     MapOperation::Upsert(key, value) => {
-                        map.upsert(&of(key), &of(value), ct).await?;
+                        map.upsert(&of(key), &of_value(value), ct).await?;
                         MapReply::Done
                     }
                     MapOperation::Update(key, value) => {
-                        MapReply::Flag(map.update(&of(key), &of(value), ct).await?)
+                        MapReply::Flag(map.update(&of(key), &of_value(value), ct).await?)
                     }
                     MapOperation::CompareAndUpdate(key, old, new) => {
-                        MapReply::Flag(map.compare_and_update(&of(key), &of(old), &of(new), ct).await?)
+                        MapReply::Flag(map.compare_and_update(&of(key), &of_value(old), &of_value(new), ct).await?)
                     }
                     MapOperation::Remove(key) => MapReply::Flag(map.remove(&of(key), ct).await?),
                     MapOperation::Take(key) => MapReply::Value(decoded(map.take(&of(key), ct).await?)),
                     MapOperation::Modify(key, by) => {
-                        let change = |value| $crate::model::map::modified(decoded(value), by).map(of);
+                        let change = |value| $crate::model::map::modified(decoded(value), by).map(of_value);
                         MapReply::Value(decoded(map.modify(&of(key), change, ct).await?))
                     }
                     MapOperation::Exchange(key, new) => {
                         let seen = decoded(map.get(&of(key), ct).await?);
                         let done = match seen {
                             None => false,
-                            Some(old) => map.compare_and_update(&of(key), &of(old), &of(new), ct).await?,
+                            Some(old) => map.compare_and_update(&of(key), &of_value(old), &of_value(new), ct).await?,
                         };
                         MapReply::Exchanged(seen, done)
                     }
@@ -251,7 +397,7 @@ macro_rules! any_map {
                     MapOperation::Fill(keys, from) => {
                         let mut flags = Vec::new();
                         for (key, value) in keys.all().zip(from..) {
-                            flags.push(map.insert(&of(key), &of(value), ct).await?);
+                            flags.push(map.insert(&of(key), &of_value(value), ct).await?);
                         }
                         MapReply::Flags(flags)
                     }
@@ -263,11 +409,18 @@ macro_rules! any_map {
                         MapReply::Values(values)
                     }
                     MapOperation::Iterate => {
+                        let decode_key = $crate::map::by_order!(decode $order $encoded);
                         let (mut pairs, mut iter) = (Vec::new(), map.iter(ct));
                         while let Some((key, value)) = iter.next().await? {
-                            pairs.push((key.decode(), value.decode()));
+                            pairs.push((decode_key(key), value.decode()));
                         }
                         MapReply::Pairs(pairs)
+                    }
+                    MapOperation::First
+                    | MapOperation::Last
+                    | MapOperation::Range(..)
+                    | MapOperation::RangeBack(..) => {
+                        $crate::map::by_order!(scan $order map operation $encoded, ct)
                     }
                 })
             }
@@ -312,6 +465,19 @@ mod tests {
         let mut torn = Vec::encode(12);
         torn[20] += 1;
         assert_eq!(torn.decode(), INVALID);
+    }
+
+    #[test]
+    fn encoded_keys_are_decoded_and_in_order() {
+        let numbers = || (0..20).chain([100, 255, 256, 1 << 40]);
+        for number in numbers() {
+            assert_eq!(u64::encode_key(number).decode_key(), number);
+            let bytes = Vec::encode_key(number);
+            assert_eq!(bytes.clone().decode_key(), number);
+            assert_eq!(bytes[..7].to_vec().decode_key(), INVALID);
+        }
+        assert!(numbers().map(u64::encode_key).is_sorted());
+        assert!(numbers().map(Vec::encode_key).is_sorted());
     }
 
     #[test]

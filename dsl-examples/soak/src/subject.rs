@@ -6,16 +6,19 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use farfield_collections::{HashMap, InlineHashMap, Ring};
+use farfield_collections::{HashMap, InlineHashMap, PriorityQueue, Ring, SkipList};
 use farfield_examples::{HarrisList, HashSet, LazyList, LazyListNaive, MsQueue, TreiberStack};
 use farfield_sim::Plant;
 use farfield_testing::{Checker, Faults, Found, Model, Plan, Random, Tested};
 
-use crate::map::{locking_map, map};
+use crate::map::{locking_map, map, ordered_map};
 use crate::model::exchange::{Discipline, Exchange, Reply, Values};
+use crate::model::priority::Request;
 use crate::model::register::Access;
 use crate::model::set::{Set, SetOperation};
-use crate::mutants::{hash_map_with_small_tables, inline_hash_map_with_small_tables as small_inline};
+use crate::mutants::{
+    hash_map_with_small_tables, inline_hash_map_with_small_tables as small_inline, tall_skip_list,
+};
 use crate::planted::{Planted, Structure};
 use crate::planted_runtime::PlantedInRuntime;
 use crate::register::Register;
@@ -104,6 +107,37 @@ impl<D: Discipline> Workload for Values<D> {
     }
 }
 
+impl Workload for model::priority::PriorityQueue {
+    fn draw(random: &mut Random) -> Request {
+        let pushes_percent = [30, 40, 55][random.once("pushes", 0..3) as usize];
+        let peeks_percent = [0, 10, 25][random.once("peeks", 0..3) as usize];
+        let priorities = [1, 2, 6, 100][random.once("priorities", 0..4) as usize];
+        if random.percent(pushes_percent) {
+            Request::Push(random.range(0..priorities), random.fresh())
+        } else if random.percent(peeks_percent) {
+            Request::Peek
+        } else {
+            Request::Pop
+        }
+    }
+
+    fn look(plan: &Plan<Request>, looked: usize, last: Option<&Option<(u64, u64)>>) -> Option<Request> {
+        // A broken queue may return values for ever.
+        let more = looked < 2 || last != Some(&None) && looked <= plan.operations().count() + 3;
+        let request = [Request::Push(0, LAST_VALUE), Request::Peek].get(looked).copied();
+        more.then_some(request.unwrap_or(Request::Pop))
+    }
+
+    fn simpler(request: &Request) -> Vec<Request> {
+        match *request {
+            Request::Push(priority, value) => {
+                (0..priority).map(|lower| Request::Push(lower, value)).collect()
+            }
+            Request::Peek | Request::Pop => vec![],
+        }
+    }
+}
+
 /// A subject's planted bug.
 #[derive(Clone, Copy)]
 pub enum Bug {
@@ -146,6 +180,9 @@ impl Subject {
             Structure::SmallInlineHashMap => {
                 Self::of::<small_inline::inline::InlineHashMap<u64, u64>>(structure)
             }
+            Structure::SkipList => Self::of::<SkipList<u64, u64>>(structure),
+            Structure::TallSkipList => Self::of::<tall_skip_list::SkipList<u64, u64>>(structure),
+            Structure::PriorityQueue => Self::of::<PriorityQueue<u64, u64>>(structure),
             Structure::Register => Self::of::<Register>(structure),
         }
     }
@@ -383,6 +420,49 @@ macro_rules! ring {
 }
 pub(crate) use ring;
 
+macro_rules! priority_queue {
+    ($queue:ty) => {
+        impl farfield_testing::Tested for $crate::subject::Soak<$queue> {
+            $crate::subject::common_items!($queue, $crate::model::priority::PriorityQueue, true);
+            async fn open(ct: &farfield::ComputeThread) -> farfield::Result<$queue> {
+                let root = ct.root_or_init($crate::subject::ROOT, async || <$queue>::create(ct).await);
+                let queue = <$queue>::attach(root.await?, ct).await?;
+                Ok(queue.with_cache($crate::map::cache_bytes(ct.index())))
+            }
+            async fn perform(
+                queue: &$queue,
+                request: &$crate::model::priority::Request,
+                ct: &farfield::ComputeThread,
+            ) -> farfield::Result<Option<(u64, u64)>> {
+                use $crate::map::{Encoded, EncodedKey};
+                use $crate::model::priority::Request;
+                let first = match *request {
+                    Request::Push(priority, value) => {
+                        let (priority, value) = (u64::encode_key(priority), u64::encode(value));
+                        return queue.push(priority, value, ct).await.map(|()| None);
+                    }
+                    Request::Pop => queue.pop_min(ct).await?,
+                    Request::Peek => queue.peek(ct).await?,
+                };
+                Ok(first.map(|(priority, value)| (priority.decode_key(), value.decode())))
+            }
+            async fn recover(queue: &$queue, ct: &farfield::ComputeThread) -> farfield::Result<()> {
+                queue.recover(ct).await
+            }
+            async fn verify(queue: &$queue, ct: &farfield::ComputeThread) -> farfield::Result<()> {
+                let (items, counted) = (queue.check(ct).await?, queue.len(ct).await?);
+                if items == counted {
+                    return Ok(());
+                }
+                Err(farfield::Error::other(format!(
+                    "the queue has {items} items, but its length is {counted}"
+                )))
+            }
+        }
+    };
+}
+pub(crate) use priority_queue;
+
 impl Tested for Soak<Register> {
     common_items!(Register, model::register::Register, false);
     open!(Register);
@@ -408,5 +488,8 @@ ring!(Ring<u64>);
 map!(HashMap<u64, u64>, u64);
 map!(hash_map_with_small_tables::HashMap<u64, u64>, u64);
 map!(hash_map_with_small_tables::HashMap<Vec<u8>, Vec<u8>>, Vec<u8>);
+ordered_map!(SkipList<u64, u64>, u64, forwards);
+ordered_map!(tall_skip_list::SkipList<u64, u64>, u64, forwards);
+priority_queue!(PriorityQueue<u64, u64>);
 locking_map!(InlineHashMap<u64, u64>, u64);
 locking_map!(small_inline::inline::InlineHashMap<u64, u64>, u64);

@@ -143,6 +143,36 @@ fn an_inline_hash_map_with_small_tables_survives_faults() {
 }
 
 #[test]
+fn a_skip_list_is_sound() {
+    succeeds(Structure::SkipList, Faults::None);
+}
+
+#[test]
+fn a_skip_list_with_tall_towers_is_sound() {
+    succeeds(Structure::TallSkipList, Faults::None);
+}
+
+#[test]
+fn a_skip_list_survives_faults() {
+    succeeds(Structure::SkipList, Faults::Injected);
+}
+
+#[test]
+fn a_skip_list_with_tall_towers_survives_faults() {
+    succeeds(Structure::TallSkipList, Faults::Injected);
+}
+
+#[test]
+fn a_priority_queue_is_sound() {
+    succeeds(Structure::PriorityQueue, Faults::None);
+}
+
+#[test]
+fn a_priority_queue_survives_faults() {
+    succeeds(Structure::PriorityQueue, Faults::Injected);
+}
+
+#[test]
 fn a_register_is_sound() {
     succeeds(Structure::Register, Faults::None);
 }
@@ -208,6 +238,16 @@ fn the_bugs_planted_in_the_hash_map_are_detected() {
 #[test]
 fn the_bugs_planted_in_the_inline_hash_map_are_detected() {
     hunt_mutants(Structure::SmallInlineHashMap);
+}
+
+#[test]
+fn the_bugs_planted_in_the_skip_list_are_detected() {
+    hunt_mutants(Structure::TallSkipList);
+}
+
+#[test]
+fn the_bugs_planted_in_the_priority_queue_are_detected() {
+    hunt_mutants(Structure::PriorityQueue);
 }
 
 #[test]

@@ -2,19 +2,29 @@
 //!
 //! Batches and iterations are not atomic: the model explains each of their components by itself. So an iteration must return every key that
 //! is present throughout it exactly once, with a value that it had meanwhile, and no key that is absent throughout it.
+//!
+//! A scan of an ordered map is an iteration of the keys in its range. A key outside of the range, or out of order, is a component that nothing explains. The first key and the last are scans that
+//! end at their first pair: no key on the other side of it may have been present throughout.
+
+use std::cmp::Ordering;
+use std::ops::RangeInclusive;
 
 use farfield_testing::{Components, Model};
 
 use MapOperation::{
-    CompareAndUpdate, Drain, Exchange, Fill, Get, GetMany, Insert, Iterate, Modify, Remove, Take, Update,
-    Upsert, Visit,
+    CompareAndUpdate, Drain, Exchange, Fill, First, Get, GetMany, Insert, Iterate, Last, Misplaced, Modify,
+    Range, RangeBack, Remove, Take, Update, Upsert, Visit,
 };
 
 /// A map from keys to values.
 #[derive(Debug)]
 pub struct Map;
 
-/// Operations of a [`Map`].
+/// An ordered map from keys to values: a [`Map`] with scans.
+#[derive(Debug)]
+pub struct OrderedMap;
+
+/// Operations of a [`Map`], and of an [`OrderedMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapOperation {
     /// Returns the value of a key.
@@ -43,8 +53,18 @@ pub enum MapOperation {
     Drain(Keys),
     /// Returns all keys with their values. Not atomic.
     Iterate,
+    /// Returns the first key with its value. Not atomic.
+    First,
+    /// Returns the last key with its value. Not atomic.
+    Last,
+    /// Returns the keys of a range, both ends included, with their values, in ascending order. Not atomic.
+    Range(u64, u64),
+    /// The same, in descending order. Not atomic.
+    RangeBack(u64, u64),
     /// What an iteration returns for a key.
     Visit(u64),
+    /// A key that a scan returns outside of its range, or out of order.
+    Misplaced(u64),
 }
 
 /// Consecutive keys.
@@ -123,7 +143,10 @@ impl Model for Map {
                 *value = modified(before, by);
                 MapReply::Value(before)
             }
-            Exchange(..) | GetMany(_) | Fill(..) | Drain(_) | Iterate => {
+            // No scan may return it.
+            Misplaced(_) => MapReply::Flag(false),
+            Exchange(..) | GetMany(_) | Fill(..) | Drain(_) | Iterate | First | Last | Range(..)
+            | RangeBack(..) => {
                 unreachable!("{operation:?} has components")
             }
         }
@@ -158,7 +181,7 @@ impl Model for Map {
             }
             // If it takes effect, then on the value that is present.
             (Exchange(key, new), _) => vec![(Update(key, new), None)],
-            (GetMany(_) | Iterate, None) => vec![],
+            (GetMany(_) | Iterate | First | Last | Range(..) | RangeBack(..), None) => vec![],
             (GetMany(keys), _) => {
                 (0..).zip(keys.all()).map(|(index, key)| (Get(key), value(index))).collect()
             }
@@ -168,7 +191,21 @@ impl Model for Map {
                 (0..).zip(inserts).map(|(index, insert)| (insert, flag(index))).collect()
             }
             (Iterate, Some(MapReply::Pairs(pairs))) => visits(pairs, parts),
-            (Iterate, _) => vec![],
+            (First, Some(MapReply::Pairs(pairs))) => {
+                let last = pairs.first().map_or(u64::MAX, |(key, _)| *key);
+                scanned(pairs, parts, 0..=last, Ordering::Less)
+            }
+            (Last, Some(MapReply::Pairs(pairs))) => {
+                let first = pairs.first().map_or(0, |(key, _)| *key);
+                scanned(pairs, parts, first..=u64::MAX, Ordering::Less)
+            }
+            (Range(from, to), Some(MapReply::Pairs(pairs))) => {
+                scanned(pairs, parts, from..=to, Ordering::Less)
+            }
+            (RangeBack(from, to), Some(MapReply::Pairs(pairs))) => {
+                scanned(pairs, parts, from..=to, Ordering::Greater)
+            }
+            (Iterate | First | Last | Range(..) | RangeBack(..), _) => vec![],
             _ => return None,
         })
     }
@@ -189,7 +226,12 @@ impl Model for Map {
             Fill(keys, value) => format!("fill({}, {value}..)", batch(keys)),
             Drain(keys) => format!("drain({})", batch(keys)),
             Iterate => "iterate()".to_owned(),
+            First => "first()".to_owned(),
+            Last => "last()".to_owned(),
+            Range(from, to) => format!("range({from}..={to})"),
+            RangeBack(from, to) => format!("range_back({from}..={to})"),
             Visit(key) => format!("iterate(): {key}"),
+            Misplaced(key) => format!("range(): {key} is out of place"),
         }
     }
 
@@ -215,6 +257,47 @@ fn visits(pairs: &[(u64, u64)], parts: &[u64]) -> Components<Map> {
     all.map(|(key, value)| (MapOperation::Visit(key), Some(MapReply::Value(value)))).collect()
 }
 
+/// The components of a scan of a range, whose keys have an order.
+fn scanned(
+    pairs: &[(u64, u64)],
+    parts: &[u64],
+    range: RangeInclusive<u64>,
+    order: Ordering,
+) -> Components<Map> {
+    let disorder = pairs.windows(2).filter(|two| two[0].0.cmp(&two[1].0) != order).map(|two| two[1].0);
+    let outside = pairs.iter().map(|(key, _)| *key).filter(|key| !range.contains(key));
+    let misplaced = disorder.chain(outside).map(|key| (Misplaced(key), Some(MapReply::Flag(true))));
+    let parts: Vec<u64> = parts.iter().copied().filter(|part| range.contains(part)).collect();
+    visits(pairs, &parts).into_iter().chain(misplaced).collect()
+}
+
+/// The operations are those of a [`Map`].
+impl Model for OrderedMap {
+    type Operation = MapOperation;
+    type Returned = MapReply;
+    type State = Option<u64>;
+
+    fn step(value: &mut Option<u64>, operation: &MapOperation) -> MapReply {
+        Map::step(value, operation)
+    }
+    fn part(operation: &MapOperation) -> u64 {
+        Map::part(operation)
+    }
+    fn components(
+        operation: &MapOperation,
+        returned: Option<&MapReply>,
+        parts: &[u64],
+    ) -> Option<Components<Self>> {
+        Map::components(operation, returned, parts)
+    }
+    fn show(operation: &MapOperation) -> String {
+        Map::show(operation)
+    }
+    fn show_returned(returned: &MapReply) -> String {
+        Map::show_returned(returned)
+    }
+}
+
 impl MapOperation {
     /// The keys of the operation; none of an iteration.
     pub fn keys(self) -> Keys {
@@ -228,9 +311,12 @@ impl MapOperation {
             | Self::Take(key)
             | Self::Modify(key, _)
             | Self::Exchange(key, _)
-            | Self::Visit(key) => Keys { first: key, count: 1 },
+            | Self::Visit(key)
+            | Self::Misplaced(key) => Keys { first: key, count: 1 },
             Self::GetMany(keys) | Self::Fill(keys, _) | Self::Drain(keys) => keys,
-            Self::Iterate => Keys { first: 0, count: 0 },
+            Self::Iterate | Self::First | Self::Last | Self::Range(..) | Self::RangeBack(..) => {
+                Keys { first: 0, count: 0 }
+            }
         }
     }
 
@@ -247,10 +333,49 @@ impl MapOperation {
             | Self::Take(key)
             | Self::Modify(key, _)
             | Self::Exchange(key, _)
-            | Self::Visit(key) => *key = new.first,
+            | Self::Visit(key)
+            | Self::Misplaced(key) => *key = new.first,
             Self::GetMany(keys) | Self::Fill(keys, _) | Self::Drain(keys) => *keys = new,
-            Self::Iterate => {}
+            Self::Iterate | Self::First | Self::Last | Self::Range(..) | Self::RangeBack(..) => {}
         }
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The components of a scan over the parts 1, 2 and 3.
+    fn of(operation: MapOperation, pairs: &[(u64, u64)]) -> Components<Map> {
+        Map::components(&operation, Some(&MapReply::Pairs(pairs.to_vec())), &[1, 2, 3]).unwrap()
+    }
+
+    fn visit(key: u64, value: Option<u64>) -> (MapOperation, Option<MapReply>) {
+        (Visit(key), Some(MapReply::Value(value)))
+    }
+
+    #[test]
+    fn a_scan_answers_for_each_key_of_its_range() {
+        assert_eq!(of(Range(2, 9), &[(3, 7)]), [visit(2, None), visit(3, Some(7))]);
+        assert_eq!(of(RangeBack(1, 2), &[(2, 7), (1, 8)]), [visit(2, Some(7)), visit(1, Some(8))]);
+        assert_eq!(of(First, &[(2, 7)]), [visit(1, None), visit(2, Some(7))]);
+        assert_eq!(of(Last, &[(2, 7)]), [visit(3, None), visit(2, Some(7))]);
+        assert_eq!(of(First, &[]), [1, 2, 3].map(|key| visit(key, None)));
+    }
+
+    #[test]
+    fn a_key_out_of_order_or_out_of_range_is_explained_by_nothing() {
+        for (operation, pairs) in [
+            (Range(1, 3), [(2, 0), (1, 0)]),
+            (RangeBack(1, 3), [(1, 0), (2, 0)]),
+            (Range(1, 2), [(2, 0), (3, 0)]),
+            (Range(1, 3), [(2, 0), (2, 0)]),
+        ] {
+            let components = of(operation, &pairs);
+            let (misplaced, returned) = components.last().unwrap();
+            assert!(matches!(misplaced, Misplaced(_)), "{operation:?}: {components:?}");
+            assert_ne!(Some(Map::step(&mut Some(0), misplaced)), *returned);
+        }
     }
 }

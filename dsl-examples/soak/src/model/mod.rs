@@ -3,11 +3,13 @@
 //! | module | contents |
 //! |---|---|
 //! | [`set`] | a set of keys |
-//! | [`map`] | a map from keys to values |
+//! | [`map`] | a map from keys to values, and an ordered one |
 //! | [`exchange`] | a stack, a queue and a bounded queue of values |
+//! | [`priority`] | a priority queue |
 //! | [`register`] | a register |
 
 pub mod exchange;
 pub mod map;
+pub mod priority;
 pub mod register;
 pub mod set;

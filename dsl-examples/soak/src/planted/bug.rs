@@ -29,6 +29,12 @@ pub enum Structure {
     InlineHashMap,
     /// The same map with small buckets and tables, which are replaced early, and few locks, which tables share.
     SmallInlineHashMap,
+    /// An ordered map without locks.
+    SkipList,
+    /// The same map with taller towers, so that more of them are linked in several levels.
+    TallSkipList,
+    /// A priority queue without locks.
+    PriorityQueue,
     /// A value of several words: tests `Versioned`, which no example uses.
     Register,
 }
@@ -54,7 +60,7 @@ pub struct Planted {
 
 impl Structure {
     /// All structures.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::LazyList,
         Self::LazyListNaive,
         Self::HarrisList,
@@ -67,6 +73,9 @@ impl Structure {
         Self::HashMapOfBytes,
         Self::InlineHashMap,
         Self::SmallInlineHashMap,
+        Self::SkipList,
+        Self::TallSkipList,
+        Self::PriorityQueue,
         Self::Register,
     ];
 
@@ -85,22 +94,26 @@ impl Structure {
             Self::HashMapOfBytes => "hash-map-of-bytes",
             Self::InlineHashMap => "inline-hash-map",
             Self::SmallInlineHashMap => "inline-hash-map-small",
+            Self::SkipList => "skip-list",
+            Self::TallSkipList => "skip-list-tall",
+            Self::PriorityQueue => "priority-queue",
             Self::Register => "register",
         }
     }
 
-    /// The structure as users use it: itself, unless it has small tables or other keys. Bugs of both are hunted together.
+    /// The structure as users use it: itself, unless it has small tables, tall towers or other keys. Bugs of both are hunted together.
     #[must_use]
     pub fn original(self) -> Self {
         match self {
             Self::SmallHashMap | Self::HashMapOfBytes => Self::HashMap,
             Self::SmallInlineHashMap => Self::InlineHashMap,
+            Self::TallSkipList => Self::SkipList,
             other => other,
         }
     }
 
     /// Returns whether it is a map, whose runs take several times as long as others.
     pub fn is_map(self) -> bool {
-        matches!(self.original(), Self::HashMap | Self::InlineHashMap)
+        matches!(self.original(), Self::HashMap | Self::InlineHashMap | Self::SkipList)
     }
 }

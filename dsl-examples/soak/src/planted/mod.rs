@@ -16,15 +16,18 @@ mod inline_hash_map;
 mod lazy_list;
 mod lazy_list_naive;
 mod ms_queue;
+mod priority_queue;
 mod ring;
+mod skip_list;
 mod treiber_stack;
 
 pub use bug::{Planted, Structure};
 pub use hash_map::SMALL_TABLES;
 pub use inline_hash_map::SMALL_INLINE_TABLES;
+pub use skip_list::TALL_TOWERS;
 
 /// The planted bugs by structure.
-pub const PLANTED: [&[Planted]; 9] = [
+pub const PLANTED: [&[Planted]; 11] = [
     lazy_list::BUGS,
     lazy_list_naive::BUGS,
     harris_list::BUGS,
@@ -34,6 +37,8 @@ pub const PLANTED: [&[Planted]; 9] = [
     treiber_stack::BUGS,
     ms_queue::BUGS,
     ring::BUGS,
+    skip_list::BUGS,
+    priority_queue::BUGS,
 ];
 
 /// All planted bugs.
