@@ -1,7 +1,7 @@
 //! The programs of the book's chapter "Choosing a structure".
 
 use farfield::prelude::*;
-use farfield_collections::{Array, Ring};
+use farfield_collections::{Array, PriorityQueue, Ring, SkipList};
 
 #[test]
 fn an_array_is_summed_by_all_threads() -> Result<()> {
@@ -51,5 +51,33 @@ fn jobs_pass_through_a_ring() -> Result<()> {
     })?;
     assert_eq!(done.iter().sum::<u64>(), 300);
     // ANCHOR_END: ring
+    Ok(())
+}
+
+#[test]
+fn deadlines_are_kept_in_order() -> Result<()> {
+    // ANCHOR: skip_list
+    Cluster::connect("local:")?.run(2, async |ct| {
+        let root = ct.root_or_init("deadlines", async || SkipList::<u64, u64>::create(ct).await).await?;
+        let deadlines = SkipList::attach(root, ct).await?;
+        for job in (0..100).filter(|job| job % 2 == ct.index() as u64) {
+            deadlines.insert(&(job * 10), &job, ct).await?;
+        }
+        ct.barrier("inserted").await?;
+        let mut due = deadlines.range(..=55, ct)?;
+        let mut jobs = Vec::new();
+        while let Some((_, job)) = due.next().await? {
+            jobs.push(job);
+        }
+        assert_eq!(jobs, [0, 1, 2, 3, 4, 5]);
+
+        let root = ct.root_or_init("urgent", async || PriorityQueue::<u8, u64>::create(ct).await).await?;
+        let urgent = PriorityQueue::attach(root, ct).await?;
+        urgent.push(3, 7, ct).await?;
+        ct.barrier("pushed").await?;
+        assert_eq!(urgent.pop_min(ct).await?, Some((3, 7)));
+        Ok(())
+    })?;
+    // ANCHOR_END: skip_list
     Ok(())
 }

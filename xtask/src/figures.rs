@@ -65,6 +65,10 @@ figures! {
         "shm.throughput.ratio" Printed "times" "operations a second of three processes on `shm:`, over those of one process with as many threads"
         "shm.fetch_add.ratio_to_raw" Printed "times" "time of a `fetch_add` by a process that mapped another's memory, over that of an `AtomicU64` in the same mapping"
     }
+    "target/release/skip_list" {
+        "native.skip-list.get.ratio" Printed "times" "time of a skip list's `get` of a random key among a million on `local:`, over that of `crossbeam-skiplist`"
+        "native.skip-list.insert.ratio" Printed "times" "time of its `insert`, from empty to a million records, over that of `crossbeam-skiplist`"
+    }
     "target/release/hash_map native" {
         "native.hash-map.insert.ratio" Printed "times" "time of a hash map's `insert` on `local:`, from empty to a million `u64` records, over that of `papaya`"
         "native.hash-map.insert.ratio_to_dashmap" Printed "times" "the same, over that of `dashmap`"
@@ -120,6 +124,18 @@ figures! {
         "rtts.ring.push.warm" Printed "round trips" "the same, if nobody else has pushed since the handle did"
         "rtts.ring.pop.cold" Printed "round trips" "round trips of a ring's `try_pop` by a handle that was attached before others have pushed and popped"
         "rtts.ring.pop.warm" Printed "round trips" "the same, if nobody else has popped since the handle did"
+    }
+    "cargo test -p farfield-collections --test skip_list -- --nocapture" {
+        "rtts.skip-list.get.cold" Printed "round trips" "mean round trips of a skip list's `get` of one of 5,000 keys by a handle that was just attached"
+        "rtts.skip-list.get.warm" Printed "round trips" "the same, if the handle remembers the towers"
+        "rtts.skip-list.insert.cold" Printed "round trips" "mean round trips of an `insert` into such a list by a handle that was just attached"
+        "rtts.skip-list.insert.warm" Printed "round trips" "the same, if the handle remembers the towers"
+        "rtts.skip-list.update.cold" Printed "round trips" "mean round trips of an `update` of a key of such a list by a handle that was just attached"
+        "rtts.skip-list.update.warm" Printed "round trips" "the same, if the handle remembers the towers"
+        "rtts.skip-list.remove.cold" Printed "round trips" "mean round trips of a `remove` of a key of such a list by a handle that was just attached"
+        "rtts.skip-list.remove.warm" Printed "round trips" "the same, if the handle remembers the towers"
+        "rtts.skip-list.scan.cold" Printed "round trips" "round trips for each key of a scan of such a list by a handle that was just attached"
+        "rtts.skip-list.scan.warm" Printed "round trips" "the same, if the handle remembers the towers"
     }
     "cargo test -p farfield --test delegation_costs -- --nocapture" {
         "rtts.trust.apply" Printed "times" "time of an awaited request to another thread's value in the simulator, over that of an awaited READ of 8 bytes"

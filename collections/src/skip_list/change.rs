@@ -180,8 +180,10 @@ impl<K: Word + Ord, V: Word> Towers<K, V> {
             let link = op::compare_exchange_link(pred.link(level), links[level], new);
             self.remember_link(pred, level, new);
             if level + 1 == links.len() {
-                let release = lock.take().map(op::release);
-                return g.chain((link, release)).post();
+                let last = g.chain((link, lock.take().map(op::release)));
+                // Only when the head's node is full, towers are on several.
+                let is_on_one_node = pred.at.address().segment() == tower.address().segment();
+                return if is_on_one_node { last.post() } else { last.submit().await.map(drop) };
             }
             if g.chain(link).submit().await?.is_err() {
                 break;

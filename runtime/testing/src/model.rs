@@ -89,7 +89,7 @@ pub trait Model: Sized {
     }
 
     /// The value that an operation inserts, if other operations can remove it. No two operations of a history insert the same value. `None` if a value can be
-    /// noticed that nobody removes, for example because a queue is full: an insertion without an answer is left out of the search if no operation removes its value.
+    /// noticed that nobody removes, for example because a queue is full: an insertion without an answer is left out of the search if no operation returns its value.
     fn puts(operation: &Self::Operation) -> Option<u64> {
         let _ = operation;
         None
@@ -101,7 +101,7 @@ pub trait Model: Sized {
         false
     }
 
-    /// The value that an operation with this result removed.
+    /// The value that an operation with this result removed, or returned if it is one that removes none.
     fn taken(returned: &Self::Returned) -> Option<u64> {
         let _ = returned;
         None
@@ -163,12 +163,14 @@ pub struct Fates {
     pub(crate) known: Vec<(u64, Fate)>,
     /// Fate of the values that no operation returned.
     pub(crate) others: Fate,
+    /// Values that an operation returned without removing them.
+    pub(crate) seen: Vec<u64>,
 }
 
 impl Fates {
     /// No information on any value.
     pub(crate) fn unknown() -> Self {
-        Self { known: Vec::new(), others: Fate { earliest: 0, latest: usize::MAX } }
+        Self { known: Vec::new(), others: Fate { earliest: 0, latest: usize::MAX }, seen: Vec::new() }
     }
 
     /// The fate of a value.

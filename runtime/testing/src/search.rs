@@ -48,7 +48,9 @@ fn fates<M: Model>(calls: &[&Call<M>]) -> Fates {
         }
     }
     known.sort_by_key(|(value, _)| *value);
-    Fates { known, others }
+    let others_seen = calls.iter().filter(|call| !M::takes(&call.operation));
+    let seen = others_seen.filter_map(|call| M::taken(&call.returned.as_ref()?.1)).collect();
+    Fates { known, others, seen }
 }
 
 /// The goal of a search.
@@ -127,7 +129,8 @@ fn history<'a, M: Model>(
             _ => None,
         };
         let is_lost = call.returned.is_none() && matches!(question, Question::Explained);
-        if is_lost && M::puts(&call.operation).is_some_and(|value| !fates.of(value).is_known()) {
+        let is_unseen = |value| !fates.of(value).is_known() && !fates.seen.contains(&value);
+        if is_lost && M::puts(&call.operation).is_some_and(is_unseen) {
             continue;
         }
         let step = match (asked, &call.returned) {

@@ -1,6 +1,6 @@
 //! Model of a priority queue.
 
-use farfield_testing::Model;
+use farfield_testing::{Fates, Model};
 
 use Request::{Peek, Pop, Push};
 
@@ -37,6 +37,29 @@ impl Model for PriorityQueue {
             Pop => Some(values.remove(0)),
             Peek => values.first().copied(),
         }
+    }
+
+    fn puts(request: &Request) -> Option<u64> {
+        match *request {
+            Push(_, value) => Some(value),
+            Pop | Peek => None,
+        }
+    }
+
+    fn takes(request: &Request) -> bool {
+        *request == Pop
+    }
+
+    fn taken(returned: &Self::Returned) -> Option<u64> {
+        returned.map(|(_, value)| value)
+    }
+
+    fn is_hopeless(values: &Self::State, fates: &Fates) -> bool {
+        let fate = |(_, value): &(u64, u64)| fates.of(*value);
+        // A value that is popped before one in front of it.
+        (1..values.len()).any(|behind| {
+            values[..behind].iter().any(|before| fate(&values[behind]).is_before(fate(before)))
+        })
     }
 
     fn show(request: &Request) -> String {
