@@ -99,8 +99,7 @@ use farfield::prelude::*;
 use farfield::{Error, error};
 
 use change::Change;
-pub(crate) use search::Bound;
-pub(crate) use towers::{Tower, Towers};
+pub(crate) use towers::{Bound, Tower, Towers};
 
 pub use towers::SkipListRoot;
 pub use walk::SkipScan;

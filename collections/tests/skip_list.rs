@@ -1,5 +1,7 @@
 //! Skip lists on all fabrics: what they return, what they cost, and what clients that end anywhere leave.
 
+#![allow(clippy::cast_precision_loss)] // counts of some thousands
+
 mod clusters;
 
 use std::collections::BTreeMap;
@@ -58,9 +60,9 @@ fn it_returns_what_a_map_of_the_standard_library_returns() {
                     6 => assert_eq!(list.remove(&key, ct).await?, model.remove(&key).is_some()),
                     7 => assert_eq!(list.take(&key, ct).await?, model.remove(&key)),
                     8 => {
-                        let first = model.first_key_value().map(|(key, value)| (*key, *value));
-                        let last = model.last_key_value().map(|(key, value)| (*key, *value));
-                        assert_eq!((list.first(ct).await?, list.last(ct).await?), (first, last));
+                        let lowest = model.first_key_value().map(|(key, value)| (*key, *value));
+                        let highest = model.last_key_value().map(|(key, value)| (*key, *value));
+                        assert_eq!((list.first(ct).await?, list.last(ct).await?), (lowest, highest));
                     }
                     9 => {
                         let to = key + ct.random_range(0..40_u64);
@@ -161,8 +163,8 @@ fn operations_take_the_round_trips_of_the_table() {
         for key in 0..KEYS {
             filler.insert(&(key * 2), &key, ct).await?;
         }
-        let rtt = ct.cluster().simulation().expect("it is simulated").rtt().as_nanos() as f64;
-        let cost = |before: Duration| ct.now().saturating_sub(before).as_nanos() as f64 / rtt;
+        let rtt = ct.cluster().simulation().expect("it is simulated").rtt();
+        let cost = |before: Duration| ct.now().saturating_sub(before).div_duration_f64(rtt);
         let mut rows = Vec::new();
         for state in ["cold", "warm"] {
             let warm = SkipList::attach(root, ct).await?;

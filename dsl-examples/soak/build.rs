@@ -21,6 +21,7 @@ use planted::{Planted, Structure};
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/planted");
+    println!("cargo::rerun-if-changed={ENTRY}");
     println!("cargo::rerun-if-changed=../../runtime/testing/src/check.rs");
     for Source { path, .. } in Structure::ALL.into_iter().filter_map(source) {
         println!("cargo::rerun-if-changed={path}");
@@ -93,6 +94,7 @@ fn source(structure: Structure) -> Option<Source> {
 
 const HASH_MAP: &str = "../../collections/src/hash_map.rs";
 const INLINE_HASH_MAP: &str = "../../collections/src/hash_map/inline.rs";
+const ENTRY: &str = "../../collections/src/entry.rs";
 const SKIP_LIST: &str = "../../collections/src/skip_list.rs";
 const PRIORITY_QUEUE: &str = "../../collections/src/priority_queue.rs";
 /// The modules beside the inline map that it uses.
@@ -113,8 +115,10 @@ fn small_tables() -> Result<String, String> {
     let skip_list = edited(SKIP_LIST, "tall towers", planted::TALL_TOWERS)?;
     let hash_map = edited(HASH_MAP, "small tables", planted::SMALL_TABLES)?;
     let inline = edited(INLINE_HASH_MAP, "small inline tables", planted::SMALL_INLINE_TABLES)?;
+    let entry = whole(Path::new(ENTRY))?;
     Ok(format!(
-        "/// The map, with small tables.\npub mod hash_map_with_small_tables {{\n{hash_map}}}\n\n\
+        "/// The entries of the maps.\npub mod entry {{\n{entry}}}\n\n\
+         /// The map, with small tables.\npub mod hash_map_with_small_tables {{\n{hash_map}}}\n\n\
          /// The inline map, with small tables.\npub mod inline_hash_map_with_small_tables {{\n{inline}}}\n\n\
          /// The skip list, with tall towers.\npub mod tall_skip_list {{\n{skip_list}}}\n\n"
     ))
@@ -193,7 +197,8 @@ fn whole(path: &Path) -> Result<String, String> {
             }
         }
     }
-    Ok(code)
+    // Maps share the module; so do their copies.
+    Ok(code.replace("crate::entry", "crate::mutants::entry"))
 }
 
 /// The lines of a text without their indentation.

@@ -3,7 +3,7 @@
 use farfield::op::Replacement;
 use farfield::prelude::*;
 
-use super::search::{Bound, Position, marks};
+use super::search::{Position, marks};
 #[allow(clippy::wildcard_imports)] // what the list consists of
 use super::towers::*;
 

@@ -9,31 +9,6 @@ use farfield::prelude::*;
 #[allow(clippy::wildcard_imports)] // what the list consists of
 use super::towers::*;
 
-/// Where a search ends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Bound<K> {
-    /// At the first tower.
-    First,
-    /// At the first tower whose key is not below this one.
-    At(K),
-    /// At the first tower whose key is above this one.
-    Behind(K),
-    /// At the end.
-    Last,
-}
-
-impl<K: Ord> Bound<K> {
-    /// Returns whether a key is in front of it.
-    pub(super) fn passes(&self, key: &K) -> bool {
-        match self {
-            Self::First => false,
-            Self::At(bound) => key < bound,
-            Self::Behind(bound) => key <= bound,
-            Self::Last => true,
-        }
-    }
-}
-
 /// A tower and the word of one of its links, as far as this thread knows.
 pub(super) type Before<'g, K, V> = (Rc<Seen<'g, K, V>>, Next<'g, K, V>);
 

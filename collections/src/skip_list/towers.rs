@@ -7,8 +7,6 @@ use std::rc::Rc;
 use farfield::prelude::*;
 use farfield::{Address, Error};
 
-use super::search::Bound;
-
 /// The most levels of a tower: enough for 4^16 keys.
 pub(super) const LEVELS: usize = 16;
 /// A tower has another level with a probability of 1 in 2^BITS.
@@ -45,7 +43,7 @@ pub struct SkipListRoot<K: Word, V: Word> {
 pub(crate) type Next<'g, K, V> = Tagged<'g, Tower<K, V>, TowerTag>;
 
 /// A link with, or without, the mark of a dead tower.
-pub(super) fn marked<'g, K: Word, V: Word>(next: Next<'g, K, V>, dead: bool) -> Next<'g, K, V> {
+pub(super) fn marked<K: Word, V: Word>(next: Next<'_, K, V>, dead: bool) -> Next<'_, K, V> {
     next.with_tag(next.tag().with_dead(dead))
 }
 
@@ -81,6 +79,31 @@ impl<'g, K: Word, V: Word> Seen<'g, K, V> {
 
     pub(super) fn link(&self, level: usize) -> Place<'g, TaggedLink<Tower<K, V>, TowerTag>> {
         self.at.links().at(level as u64)
+    }
+}
+
+/// Where a search ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bound<K> {
+    /// At the first tower.
+    First,
+    /// At the first tower whose key is not below this one.
+    At(K),
+    /// At the first tower whose key is above this one.
+    Behind(K),
+    /// At the end.
+    Last,
+}
+
+impl<K: Ord> Bound<K> {
+    /// Returns whether a key is in front of it.
+    pub(super) fn passes(&self, key: &K) -> bool {
+        match self {
+            Self::First => false,
+            Self::At(bound) => key < bound,
+            Self::Behind(bound) => key <= bound,
+            Self::Last => true,
+        }
     }
 }
 

@@ -6,7 +6,6 @@ use std::ops;
 use farfield::Error;
 use farfield::prelude::*;
 
-use super::search::Bound;
 #[allow(clippy::wildcard_imports)] // what the list consists of
 use super::towers::*;
 
@@ -42,8 +41,7 @@ impl<K: Word + Ord, V: Word> SkipScan<'_, K, V> {
         let (mut walk, mut page) = (Walk::new(), VecDeque::new());
         let mut found = self.towers.find(&self.from, false, g).await?.found;
         let (mut path, mut from, mut is_done) = (Path::from(found.as_deref()), self.from, true);
-        loop {
-            let Some(seen) = found else { break };
+        while let Some(seen) = found {
             walk.visit(seen.at)?;
             let is_in_range = match &self.to {
                 ops::Bound::Included(to) => seen.key <= *to,
@@ -61,9 +59,10 @@ impl<K: Word + Ord, V: Word> SkipScan<'_, K, V> {
                 }
             }
             let next = marked(seen.links[0], false);
-            found = match next.is_null() {
-                true => None,
-                false => Some(self.towers.visit(next, (0, &Bound::Last), seen.turn, &mut path, g).await?),
+            found = if next.is_null() {
+                None
+            } else {
+                Some(self.towers.visit(next, (0, &Bound::Last), seen.turn, &mut path, g).await?)
             };
         }
         (self.from, self.is_done, self.ready) = (from, is_done, page);

@@ -21,11 +21,6 @@
 
 pub use farfield_testing::Check;
 
-// Mutants of the maps name it as the originals do.
-#[allow(dead_code)]
-#[path = "../../../collections/src/entry.rs"]
-mod entry;
-
 pub mod corrupt;
 pub mod crash;
 pub mod map;

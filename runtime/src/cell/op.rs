@@ -453,11 +453,14 @@ pub fn publish<'g, T: Remote, G: Tag>(
     place: Place<'g, TaggedLink<T, G>>,
     current: Tagged<'g, T, G>,
     new: Replacement<T, G>,
-) -> impl Operations<'g, Output = Result<(), CompareExchangeError<Tagged<'g, T, G>, Replacement<T, G>>>> {
+) -> impl Operations<'g, Output = Publishing<'g, T, G>> {
     let exchange =
         Exchange { at: place.address(), expected: TaggedWord::from(current).word, new: new.word.word };
     PublishInLink(ReplaceLink { exchange, old: Address::NULL, tail: 0, new: Some(new), ct: None })
 }
+
+/// The result of [`publish`].
+type Publishing<'g, T, G> = Result<(), CompareExchangeError<Tagged<'g, T, G>, Replacement<T, G>>>;
 
 /// The result of [`replace`].
 type Exchanging<'g, T, G> =
@@ -1133,7 +1136,7 @@ struct PublishInLink<'g, T, G>(ReplaceLink<'g, T, G>);
 
 impl<'g, T: Remote, G: Tag> Steps<'g> for PublishInLink<'g, T, G> {
     type Raw = u64;
-    type Output = Result<(), CompareExchangeError<Tagged<'g, T, G>, Replacement<T, G>>>;
+    type Output = Publishing<'g, T, G>;
     const SETTLES: bool = true;
 
     fn visit(&self, each: &mut impl FnMut(Address, Access)) {

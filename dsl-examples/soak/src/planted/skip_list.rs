@@ -94,13 +94,13 @@ pub(super) const BUGS: &[Planted] = &[
         structure: Structure::TallSkipList,
         edits: &[
             (
-                "let next = marked(seen.links[0], false);\nfound = match",
+                "let next = marked(seen.links[0], false);\nfound = if",
                 "\
                 if !from.passes(&seen.key) {
                     from = Bound::Behind(seen.key);
                 }
                 let next = marked(seen.links[0], false);
-                found = match",
+                found = if",
             ),
             (
                 "self.unlink(place, old, frozen, behind, g).await?;",
