@@ -128,10 +128,10 @@ use farfield::layout::fingerprint;
 use farfield::prelude::*;
 use farfield::{Bytes, Error, error};
 
+use crate::entry::{check_size, entry_bytes, new_entry, not_an_entry, split_entry, write_entry};
 use cache::HotSlots;
 use counters::Counting;
 use directory::Directory;
-use crate::entry::{check_size, entry_bytes, new_entry, not_an_entry, split_entry, write_entry};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use layout::*;
 use table::{Decision, Put, Tables};

@@ -104,7 +104,6 @@ use std::ops::{Bound, RangeBounds};
 use farfield::layout::fingerprint;
 use farfield::prelude::*;
 
-
 use crate::Key;
 use crate::entry::{check_size, entry_bytes, not_an_entry, split_entry, write_entry};
 use leaf::{Decision, Sought, invalid};
@@ -382,11 +381,7 @@ impl<K: Key, V: Value> OrderedMap<K, V> {
     ///
     /// # Errors
     /// [`farfield::Error::InvalidArgument`] if the range ends before it begins.
-    pub fn range<'a>(
-        &'a self,
-        range: impl RangeBounds<K>,
-        ct: &'a ComputeThread,
-    ) -> Result<Scan<'a, K, V>>
+    pub fn range<'a>(&'a self, range: impl RangeBounds<K>, ct: &'a ComputeThread) -> Result<Scan<'a, K, V>>
     where
         K: fmt::Debug,
     {
@@ -433,7 +428,8 @@ impl<K: Key, V: Value> OrderedMap<K, V> {
     {
         let ordered = |key: &K| K::ordered(key.as_borrowed()).as_ref().to_vec();
         let bounds = (range.start_bound().map(ordered), range.end_bound().map(ordered));
-        if let (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) = &bounds
+        if let (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) =
+            &bounds
             && low > high
         {
             let range = format!("{:?} to {:?}", range.start_bound(), range.end_bound());

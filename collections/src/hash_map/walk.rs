@@ -7,10 +7,10 @@ use farfield::prelude::*;
 use farfield::{Bytes, Error};
 
 use super::directory::{Cursor, Known};
-use crate::entry::{not_an_entry, split_entry};
 #[allow(clippy::wildcard_imports)] // what the map consists of
 use super::layout::*;
 use super::table::Tables;
+use crate::entry::{not_an_entry, split_entry};
 
 impl Tables {
     /// Returns the next table, with its shard and its index, and moves the cursor behind it. `None` at the end.

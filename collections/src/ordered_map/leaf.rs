@@ -121,10 +121,13 @@ impl<N: Node> Tree<N> {
         for (slot, link) in candidates {
             let decode = decode.as_ref();
             let entries = self.entries;
-            reads.push((slot, op::read_bytes_with(link.shared(), class(link)?, move |bytes| {
-                let (found, value) = (entries.split)(bytes)?;
-                (found == key.stored).then(|| decode.map(|decode| decode(value)))
-            })));
+            reads.push((
+                slot,
+                op::read_bytes_with(link.shared(), class(link)?, move |bytes| {
+                    let (found, value) = (entries.split)(bytes)?;
+                    (found == key.stored).then(|| decode.map(|decode| decode(value)))
+                }),
+            ));
         }
         if reads.is_empty() {
             return Ok(Some(None));
@@ -146,6 +149,7 @@ impl<N: Node> Tree<N> {
         g: &Guard<'_>,
     ) -> Result<()> {
         let (mut fresh, mut waits, mut backoff) = (1, 0, g.backoff());
+        let mut frozen = None::<RemotePtr<N>>;
         // The leaf with a slot that this operation has claimed, and whether it has put something there.
         let mut claimed = None::<(RemotePtr<N>, usize, bool)>;
         loop {
@@ -161,6 +165,10 @@ impl<N: Node> Tree<N> {
             }
             if header.is_frozen() {
                 fresh = 2;
+                if frozen.replace(at) != Some(at) {
+                    continue;
+                }
+                // It is linked to still.
                 waits += 1;
                 if waits > PATIENCE {
                     self.restructure(key.ordered, 0, at, Why::Frozen, None, g).await?;

@@ -1,6 +1,6 @@
 //! The replacement of nodes: splits, merges, and nodes whose slots are used up.
 //!
-//! 1. Two nodes are allocated, so that memory can not run out later.
+//! 1. The new nodes are allocated, so that memory does not run out later.
 //! 2. The old node, and the neighbour with which it is merged, are frozen; two slots of the parent are claimed.
 //! 3. Slots that are not live give up what they link to.
 //! 4. The new nodes are written, and linked to by the claimed slots.
@@ -17,7 +17,9 @@ use farfield::prelude::*;
 use farfield::{Blob, Error};
 
 use super::leaf::DEAD_ENTRY;
-use super::node::{Contents, EntryLink, EntryTag, Header, NewEntry, Node, NodeLink, NodeTag, NodeWord, SLOTS, capacity};
+use super::node::{
+    Contents, EntryLink, EntryTag, Header, NewEntry, Node, NodeLink, NodeTag, NodeWord, SLOTS, capacity,
+};
 use super::tree::{Found, Inner, Target, Tree, class, prefix_of, shortest, word_of};
 
 /// More live slots than this are distributed over two nodes.
@@ -103,7 +105,7 @@ impl<N: Node> Tree<N> {
         }
     }
 
-    /// Replaces the node of a level that has a key, if it is `at` still. Returns whether this client has done it, with what was pending.
+    /// Replaces the node of a level that has a key, if it is `at` still. Returns whether what was pending is in the map now.
     pub(super) fn restructure<'a>(
         &'a self,
         key: &'a [u8],
@@ -137,7 +139,11 @@ impl<N: Node> Tree<N> {
             }
             fresh = level + 2;
             if parent.claims.get() + 2 > SLOTS as u64 || parent.header.get().is_frozen() {
-                let why = if parent.header.get().is_frozen() { Why::Frozen } else { Why::Full(parent.header.get()) };
+                let why = if parent.header.get().is_frozen() {
+                    Why::Frozen
+                } else {
+                    Why::Full(parent.header.get())
+                };
                 let low = parent.low(0);
                 self.restructure(&low, level + 1, parent.at, why, None, g).await?;
                 continue;
@@ -195,7 +201,7 @@ impl<N: Node> Tree<N> {
         Ok(())
     }
 
-    /// Replaces a node, and a neighbour. Returns whether this client did; `None` if it is to be tried again.
+    /// Replaces a node, and a neighbour. Returns whether what was pending is in the map now; `None` if it is to be tried again.
     async fn replace<'g>(
         &self,
         found: &Found<N>,
@@ -207,7 +213,12 @@ impl<N: Node> Tree<N> {
     ) -> Result<Option<bool>> {
         let parent = &found.parent;
         // 1.
-        let mut new = [self.blank(level, parent, g).await?, self.blank(level, parent, g).await?].into_iter();
+        let expected =
+            header.count() + neighbour.map_or(0, |(_, other)| other.count()) + usize::from(pending.is_some());
+        let mut new = vec![self.blank(level, parent, g).await?];
+        if expected > FULL {
+            new.push(self.blank(level, parent, g).await?);
+        }
 
         // 2.
         let mut indices = vec![(found.index, header)];
@@ -215,9 +226,9 @@ impl<N: Node> Tree<N> {
         indices.sort_unstable_by_key(|(index, _)| *index);
         let slots: Vec<usize> = indices.iter().map(|(index, _)| usize::from(parent.slots[*index])).collect();
         let claim = op::fetch_add(N::claims(parent.at), 2);
-        let edges = slots.iter().map(|slot| {
-            (op::load(N::child(parent.at, *slot)), N::entry(parent.at, *slot).map(op::load))
-        });
+        let edges = slots
+            .iter()
+            .map(|slot| (op::load(N::child(parent.at, *slot)), N::entry(parent.at, *slot).map(op::load)));
         let claimed = g.chain((claim, edges.collect::<Vec<_>>(), op::load(N::header(parent.at))));
         let (claim, edges, mut now) = claimed.submit().await?;
         parent.claims.set(claim + 2);
@@ -248,9 +259,11 @@ impl<N: Node> Tree<N> {
         let stay = old.len() == 1 && live + usize::from(pending.is_some()) <= FULL;
         for node in &old {
             let Some(more) = self.items(node, parent, level, !stay, g).await? else { return Ok(None) };
-            items.extend(more.into_iter().filter(|(slot, _)| {
-                pending.is_none_or(|pending| pending.replaced != Some(*slot))
-            }).map(|(_, item)| item));
+            items.extend(
+                more.into_iter()
+                    .filter(|(slot, _)| pending.is_none_or(|pending| pending.replaced != Some(*slot)))
+                    .map(|(_, item)| item),
+            );
         }
         if let Some(pending) = pending {
             items.push(Item { word: pending.word, key: vec![], held: N::inline(pending.value), child: None });
@@ -260,7 +273,14 @@ impl<N: Node> Tree<N> {
         } else {
             items.sort_unstable_by(|left, right| left.key.cmp(&right.key));
         }
-        let parts = if items.len() > FULL { items.len().div_ceil(2) } else { items.len() };
+        let is_last = high.is_none()
+            && pending.is_some_and(|pending| items.last().is_some_and(|last| last.word == pending.word));
+        let parts = match items.len() {
+            // Keys are inserted in ascending order: the first node gets no more of them.
+            len if len > FULL && is_last => len - 1,
+            len if len > FULL => len.div_ceil(2),
+            len => len,
+        };
         let mut bounds = vec![low.clone()];
         if parts < items.len() {
             bounds.push(self.separator(&items, parts, level));
@@ -268,19 +288,30 @@ impl<N: Node> Tree<N> {
 
         // 4.
         let mut nodes = Vec::with_capacity(2);
-        for (number, part) in items.chunks(parts.max(1)).chain(items.is_empty().then_some(&items[..])).enumerate() {
+        for (number, part) in
+            items.chunks(parts.max(1)).chain(items.is_empty().then_some(&items[..])).enumerate()
+        {
             let high = bounds.get(number + 1).or(high.as_ref()).map(Vec::as_slice);
             let prefix = prefix_of(&bounds[number], high);
-            let word = |item: &Item<'_, N>| if self.words || stay { item.word } else { word_of(&item.key, prefix) };
+            let word =
+                |item: &Item<'_, N>| if self.words || stay { item.word } else { word_of(&item.key, prefix) };
             // The leaves of a new node get a home of their own.
-            let home = if number == 0 { N::claims_id_home(&old[0].read).2 } else { g.random_range(0..g.nodes() as u64) };
+            let home = if number == 0 {
+                N::claims_id_home(&old[0].read).2
+            } else {
+                g.random_range(0..g.nodes() as u64)
+            };
             let contents = Contents {
                 home,
                 keys: part.iter().map(word).collect(),
                 held: part.iter().filter_map(|item| item.held).collect(),
                 children: part.iter().filter_map(|item| item.child).collect(),
             };
-            let Some(mut node) = new.next() else { break };
+            let mut node = match new.pop() {
+                Some(node) => node,
+                // Keys were inserted meanwhile.
+                None => self.blank(level, parent, g).await?,
+            };
             N::fill(&mut node, &contents);
             nodes.push(node);
         }
@@ -292,7 +323,9 @@ impl<N: Node> Tree<N> {
             let bound = &bounds[number];
             // The lowest child of a node may have a separator below all of its keys.
             let word = if number == 0 { parent.word(first) } else { word_of(bound, parent.prefix) };
-            let long = !self.words && (number > 0 || !edges[0].separator.is_null()) && shortest(&parent.low(0)[..parent.prefix], word) != *bound;
+            let long = !self.words
+                && (number > 0 || !edges[0].separator.is_null())
+                && shortest(&parent.low(0)[..parent.prefix], word) != *bound;
             let mut separator = None;
             if long && let Some(place) = N::entry(parent.at, slot) {
                 let new = Blob::new_in(g.near(parent.at), bound.as_slice()).await?;
@@ -324,10 +357,12 @@ impl<N: Node> Tree<N> {
             // Whoever replaces the parent takes what is linked to by slots that are not live.
             return Ok(None);
         }
+        // The next operation reads the parent anew.
+        parent.header.set(live(now));
         for edge in &edges {
             self.unlink_child(parent.at, edge, level, g)?;
         }
-        Ok(Some(true))
+        Ok(Some(pending.is_some()))
     }
 
     // ANCHOR: freeze
@@ -381,9 +416,9 @@ impl<N: Node> Tree<N> {
             let of_nodes = nodes.iter().map(|(place, link)| {
                 op::replace(*place, *link, children(level.saturating_sub(1)), Replacement::null(DEAD_NODE))
             });
-            let of_entries = entries.iter().map(|(place, link)| {
-                op::replace(*place, *link, capacity(*link), NewEntry::null(DEAD_ENTRY))
-            });
+            let of_entries = entries
+                .iter()
+                .map(|(place, link)| op::replace(*place, *link, capacity(*link), NewEntry::null(DEAD_ENTRY)));
             let chain = g.chain((of_nodes.collect::<Vec<_>>(), of_entries.collect::<Vec<_>>()));
             let (of_nodes, of_entries) = chain.submit().await?;
             for ((_, link), taken) in nodes.iter_mut().zip(of_nodes) {
@@ -425,7 +460,8 @@ impl<N: Node> Tree<N> {
                 return Ok(None);
             }
             let word = N::keys(&node.read)[slot];
-            items.push((slot, Item { word, key: vec![], held: Some(held), child: child.map(NodeWord::from) }));
+            items
+                .push((slot, Item { word, key: vec![], held: Some(held), child: child.map(NodeWord::from) }));
         }
         if self.words || !whole {
             return Ok(Some(items));
@@ -488,7 +524,7 @@ impl<N: Node> Tree<N> {
     async fn replace_top(&self, level: u8, at: RemotePtr<N>, g: &Guard<'_>) -> Result<()> {
         let link = self.top.load(g).await?;
         if link.shared().as_ptr() != at {
-            return Ok(());
+            return self.read_top(g).await.map(drop);
         }
         let header = N::header(at).load(g).await?;
         if header.count() > FULL {

@@ -73,7 +73,10 @@ impl<'a, K: Key, V: Value> Scan<'a, K, V> {
 
 impl<K: Key, V: Value> fmt::Debug for Scan<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scan").field("rest", &self.rest).field("ready", &self.ready.len()).finish_non_exhaustive()
+        f.debug_struct("Scan")
+            .field("rest", &self.rest)
+            .field("ready", &self.ready.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -155,7 +158,8 @@ impl<N: Node> Tree<N> {
                 _ => break,
             }
         }
-        let read = |index: usize| (op::load(N::header(parent.children[index])), op::read(parent.children[index]));
+        let read =
+            |index: usize| (op::load(N::header(parent.children[index])), op::read(parent.children[index]));
         let reads: Vec<_> = ahead.iter().map(|(index, _)| read(*index)).collect();
         let read = g.chain(reads).submit().await?;
         let is_first_frozen = read.first().is_some_and(|(header, _)| header.is_frozen());

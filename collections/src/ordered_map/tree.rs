@@ -194,11 +194,7 @@ impl<N: Node> Found<N> {
 }
 
 impl<N: Node> Tree<N> {
-    pub(super) fn new(
-        top: Place<'static, TaggedLink<N, NodeTag>>,
-        words: bool,
-        entries: Entries,
-    ) -> Self {
+    pub(super) fn new(top: Place<'static, TaggedLink<N, NodeTag>>, words: bool, entries: Entries) -> Self {
         Self {
             top,
             words,
@@ -276,25 +272,34 @@ impl<N: Node> Tree<N> {
             self.validate(&mut path, g).await?;
             let mut node = match path.pop() {
                 Some((node, _)) => node,
-                None => self.read_top(g).await?,
+                None => self.read_top_again(g).await?,
             };
             loop {
                 let index = node.find(key);
                 if !node.is_live(index) {
-                    fresh = fresh.max(node.level + 1);
-                    continue 'again;
+                    // Children were added. If it is not frozen, it is current.
+                    let (low, high) = (node.low.to_vec(), node.high.as_deref().map(<[u8]>::to_vec));
+                    let again = self.read(node.at, node.level, low, high, g).await?;
+                    let Some(again) = again.filter(|again| !again.header.get().is_frozen()) else {
+                        fresh = fresh.max(node.level + 2);
+                        continue 'again;
+                    };
+                    node = self.learn(again, path.last());
+                    continue;
                 }
                 if node.level <= level {
                     return Ok((node.level == level).then_some(Found { parent: node, index }));
                 }
                 let (low, high) = (node.low(index), node.high(index));
-                let child =
-                    self.read(node.children[index], node.level - 1, low, high, g).await?.map(Rc::new);
-                node.known.borrow_mut()[index].clone_from(&child);
+                let child = self.read(node.children[index], node.level - 1, low, high, g).await?;
+                let parent = (Rc::clone(&node), index);
+                let child = child.map(|child| self.learn(child, Some(&parent)));
                 self.forget_some();
                 match child {
-                    // Else its parent may have been current before the child was replaced.
-                    Some(child) if !child.header.get().is_frozen() || fresh > child.level + 1 => node = child,
+                    // Else its parent may have been read before the child was frozen, and replaced.
+                    Some(child) if !child.header.get().is_frozen() || fresh > child.level + 1 => {
+                        path.push((std::mem::replace(&mut node, child), index));
+                    }
                     Some(child) => {
                         fresh = child.level + 2;
                         continue 'again;
@@ -312,7 +317,9 @@ impl<N: Node> Tree<N> {
         if first == path.len() {
             return Ok(());
         }
-        let heads = path[first..].iter().map(|(node, _)| op::peek(RemotePtr::<Head>::from_address(node.at.address())));
+        let heads = path[first..]
+            .iter()
+            .map(|(node, _)| op::peek(RemotePtr::<Head>::from_address(node.at.address())));
         let top = (first == 0).then(|| op::load(self.top));
         let (top, heads) = g.chain((top, heads.collect::<Vec<_>>())).submit().await?;
         let mut valid = first;
@@ -343,23 +350,51 @@ impl<N: Node> Tree<N> {
             if at.is_null() || link.tag().level() == 0 {
                 return Err(corrupt("its root has no node"));
             }
-            let read = self.read(at, link.tag().level(), vec![], None, g).await?;
-            let Some(top) = read.filter(|top| !top.header.get().is_frozen()) else {
+            let top = self.read(at, link.tag().level(), vec![], None, g).await?;
+            if let Some(top) = top {
+                if !top.header.get().is_frozen() {
+                    return Ok(self.learn(top, None));
+                }
                 let now = self.top.load(g).await?;
-                if now == link && let Some(top) = self.read(at, link.tag().level(), vec![], None, g).await? {
-                    return Ok(self.learn_top(top));
+                if now == link {
+                    return Ok(self.learn(top, None));
                 }
                 link = now;
-                continue;
-            };
-            return Ok(self.learn_top(top));
+            }
         }
     }
 
-    fn learn_top(&self, top: Inner<N>) -> Rc<Inner<N>> {
-        let top = Rc::new(top);
-        *self.known.borrow_mut() = Some(Rc::clone(&top));
-        top
+    /// Reads the highest node that is known, if it is current still. One round trip, then.
+    async fn read_top_again(&self, g: &Guard<'_>) -> Result<Rc<Inner<N>>> {
+        let known = self.known.borrow().clone();
+        if let Some(top) = known.filter(|top| top.is_protected(g))
+            && let Some(top) = self.read(top.at, top.level, vec![], None, g).await?
+            && !top.header.get().is_frozen()
+        {
+            return Ok(self.learn(top, None));
+        }
+        self.read_top(g).await
+    }
+
+    /// Remembers a node below the last one of a path, or as the highest one. Of its children, it takes over what is known.
+    fn learn(&self, node: Inner<N>, parent: Option<&(Rc<Inner<N>>, usize)>) -> Rc<Inner<N>> {
+        let node = Rc::new(node);
+        let place = |known: &mut Option<Rc<Inner<N>>>| {
+            if let Some(old) = known.replace(Rc::clone(&node)).filter(|old| old.level == node.level) {
+                let (mut from, mut to) = (old.known.borrow_mut(), node.known.borrow_mut());
+                for (child, known) in old.children.iter().zip(from.iter_mut()) {
+                    let Some(known) = known.take() else { continue };
+                    if let Some(index) = node.children.iter().position(|now| now == child) {
+                        to[index] = Some(known);
+                    }
+                }
+            }
+        };
+        match parent {
+            Some((parent, index)) => place(&mut parent.known.borrow_mut()[*index]),
+            None => place(&mut self.known.borrow_mut()),
+        }
+        node
     }
 
     /// Reads a node above the leaves, which the guard protects. One round trip, and one if it has long separators. `None` if it was changed meanwhile.

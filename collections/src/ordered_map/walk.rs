@@ -1,7 +1,7 @@
 //! Walks over all nodes: counting, checking, recovery, destruction.
 
-use farfield::prelude::*;
 use farfield::Error;
+use farfield::prelude::*;
 
 use super::node::{Header, Node, NodeLink, SLOTS};
 use super::restructure::Why;
@@ -22,7 +22,8 @@ impl<N: Node> Tree<N> {
         while let Some(low) = next {
             let found = self.find_leaf(Target::At(&low), 2, g).await?;
             let parent = &found.parent;
-            let headers = (found.index..parent.children.len()).map(|index| op::load(N::header(parent.children[index])));
+            let headers =
+                (found.index..parent.children.len()).map(|index| op::load(N::header(parent.children[index])));
             let headers = g.chain(headers.collect::<Vec<_>>()).submit().await?;
             len += headers.iter().map(|header| header.count() as u64).sum::<u64>();
             next = parent.high(parent.children.len() - 1);
@@ -36,7 +37,9 @@ impl<N: Node> Tree<N> {
         loop {
             let mut next = Some(vec![]);
             while let Some(low) = next {
-                let Some(found) = self.find(Target::At(&low), level, level + 1, g).await? else { return Ok(()) };
+                let Some(found) = self.find(Target::At(&low), level, level + 1, g).await? else {
+                    return Ok(());
+                };
                 let parent = &found.parent;
                 let headers = parent.children.iter().map(|child| op::load(N::header(*child)));
                 let headers = g.chain(headers.collect::<Vec<_>>()).submit().await?;
@@ -67,15 +70,20 @@ impl<N: Node> Tree<N> {
         let first = Visited { at: top.shared().as_ptr(), level: top.tag().level(), low: vec![], high: None };
         let mut rest = vec![first];
         while let Some(node) = rest.pop() {
-            let fault = |what: String| Error::other(format!("the node {:?} of level {}: {what}", node.at, node.level));
+            let fault = |what: String| {
+                Error::other(format!("the node {:?} of level {}: {what}", node.at, node.level))
+            };
             let header = N::header(node.at).load(g).await?;
             if header.is_frozen() || header.is_corrupt() {
                 return Err(fault(format!("its header is {header:?}")));
             }
             let found = self.ordered_keys(&node, header, g).await?;
-            let is_in_range = |key: &[u8]| *key >= *node.low && node.high.as_deref().is_none_or(|high| key < high);
+            let is_in_range =
+                |key: &[u8]| *key >= *node.low && node.high.as_deref().is_none_or(|high| key < high);
             for (key, slot) in &found {
-                if !is_in_range(key) || N::key(node.at, *slot).load(g).await? != word_of(key, self.prefix(&node)) {
+                if !is_in_range(key)
+                    || N::key(node.at, *slot).load(g).await? != word_of(key, self.prefix(&node))
+                {
                     return Err(fault(format!("slot {slot} has the key {key:?}, which it should not have")));
                 }
             }
@@ -88,8 +96,14 @@ impl<N: Node> Tree<N> {
                     if link.is_null() || link.tag().level() != node.level - 1 {
                         return Err(fault(format!("slot {slot} links to {link:?}")));
                     }
-                    let high = found.get(index + 1).map(|(high, _)| high.clone()).or_else(|| node.high.clone());
-                    rest.push(Visited { at: link.shared().as_ptr(), level: node.level - 1, low: key.clone(), high });
+                    let high =
+                        found.get(index + 1).map(|(high, _)| high.clone()).or_else(|| node.high.clone());
+                    rest.push(Visited {
+                        at: link.shared().as_ptr(),
+                        level: node.level - 1,
+                        low: key.clone(),
+                        high,
+                    });
                 }
                 continue;
             }
@@ -108,7 +122,12 @@ impl<N: Node> Tree<N> {
     }
 
     /// Returns the keys or separators of a node, in order, and their slots.
-    async fn ordered_keys(&self, node: &Visited<N>, header: Header, g: &Guard<'_>) -> Result<Vec<(Vec<u8>, usize)>> {
+    async fn ordered_keys(
+        &self,
+        node: &Visited<N>,
+        header: Header,
+        g: &Guard<'_>,
+    ) -> Result<Vec<(Vec<u8>, usize)>> {
         let read = node.at.read(g).await?;
         let mut keys = Vec::new();
         for slot in header.live() {
@@ -142,7 +161,8 @@ impl<N: Node> Tree<N> {
         let mut rest = vec![(top.shared().as_ptr(), top.tag().level(), true)];
         while let Some((at, level, is_live)) = rest.pop() {
             let links = (level > 0).then(|| op::load_range(N::children(at), 0..SLOTS as u64));
-            let (header, read, links) = g.chain((op::load(N::header(at)), op::read(at), links)).submit().await?;
+            let (header, read, links) =
+                g.chain((op::load(N::header(at)), op::read(at), links)).submit().await?;
             // What a dead slot links to is of no other node, and what is live in a dead node is in another one, too.
             for slot in (0..SLOTS).filter(|slot| is_live || !header.has(*slot)) {
                 let entry = N::link(N::held(&read, slot));
