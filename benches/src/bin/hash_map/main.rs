@@ -1,8 +1,9 @@
-//! The hash map of `farfield-collections` against maps of one process, LMDB and Redis.
+//! The maps of `farfield-collections` against maps of one process, LMDB and Redis.
 //!
 //! | command | figures | measurement |
 //! |---|---|---|
 //! | `hash_map native` | `native.hash-map.…` | one thread on `local:`, against `papaya`, `dashmap` and `scc`: see `native` |
+//! | `hash_map ordered` | `native.ordered-map.…` | one thread on `local:`, against `scc::TreeIndex`: see `ordered` |
 //! | `hash_map shared` | `shm.hash-map.…` | processes on `shm:`, against LMDB and Redis: see `shared` |
 //! | `hash_map memory` | `hash-map.bytes_per_record.ratio` | the blocks that the allocator has handed out for it: see `memory` |
 //!
@@ -13,6 +14,7 @@
 mod lmdb;
 mod memory;
 mod native;
+mod ordered;
 mod records;
 mod redis;
 mod rounds;
@@ -27,10 +29,11 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["native"] => native::measure(),
+        ["ordered"] => ordered::measure(),
         ["shared"] => shared::measure(),
         ["memory"] => memory::measure(),
         ["worker", url, folder] => shared::work(url, folder),
-        _ => Err(Error::other("usage: hash_map native | shared | memory")),
+        _ => Err(Error::other("usage: hash_map native | ordered | shared | memory")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
