@@ -85,9 +85,15 @@ fn source(structure: Structure) -> Option<Source> {
         Structure::PriorityQueue => {
             (PRIORITY_QUEUE, "subject::priority_queue", "", "PriorityQueue<u64, u64>")
         }
-        Structure::HashMap | Structure::InlineHashMap | Structure::SkipList | Structure::Register => {
-            return None;
+        Structure::SmallOrderedMap => (ORDERED_MAP, "map::ordered_map", ", u64", "OrderedMap<u64, u64>"),
+        Structure::OrderedMapOfBytes => {
+            (ORDERED_MAP, "map::ordered_map", ", Vec<u8>", "OrderedMap<Vec<u8>, Vec<u8>>")
         }
+        Structure::HashMap
+        | Structure::InlineHashMap
+        | Structure::SkipList
+        | Structure::OrderedMap
+        | Structure::Register => return None,
     };
     Some(Source { path, makes, with, handle })
 }
@@ -96,6 +102,7 @@ const HASH_MAP: &str = "../../collections/src/hash_map.rs";
 const INLINE_HASH_MAP: &str = "../../collections/src/hash_map/inline.rs";
 const ENTRY: &str = "../../collections/src/entry.rs";
 const SKIP_LIST: &str = "../../collections/src/skip_list.rs";
+const ORDERED_MAP: &str = "../../collections/src/ordered_map.rs";
 const PRIORITY_QUEUE: &str = "../../collections/src/priority_queue.rs";
 /// The modules beside the inline map that it uses.
 const BESIDE_INLINE: [&str; 3] = ["counters", "directory", "layout"];
@@ -105,6 +112,7 @@ fn prepared(structure: Structure) -> &'static [(&'static str, &'static str)] {
     match structure {
         Structure::SmallHashMap | Structure::HashMapOfBytes => planted::SMALL_TABLES,
         Structure::SmallInlineHashMap => planted::SMALL_INLINE_TABLES,
+        Structure::SmallOrderedMap | Structure::OrderedMapOfBytes => planted::SMALL_NODES,
         Structure::TallSkipList | Structure::PriorityQueue => planted::TALL_TOWERS,
         _ => &[],
     }
@@ -112,15 +120,18 @@ fn prepared(structure: Structure) -> &'static [(&'static str, &'static str)] {
 
 /// Modules with the maps whose tables are small, or whose towers are tall, and no bug.
 fn small_tables() -> Result<String, String> {
-    let skip_list = edited(SKIP_LIST, "tall towers", planted::TALL_TOWERS)?;
-    let hash_map = edited(HASH_MAP, "small tables", planted::SMALL_TABLES)?;
-    let inline = edited(INLINE_HASH_MAP, "small inline tables", planted::SMALL_INLINE_TABLES)?;
+    let skip_list = edited(SKIP_LIST, "tall_skip_list", planted::TALL_TOWERS)?;
+    let hash_map = edited(HASH_MAP, "hash_map_with_small_tables", planted::SMALL_TABLES)?;
+    let inline =
+        edited(INLINE_HASH_MAP, "inline_hash_map_with_small_tables", planted::SMALL_INLINE_TABLES)?;
+    let ordered_map = edited(ORDERED_MAP, "ordered_map_with_small_nodes", planted::SMALL_NODES)?;
     let entry = whole(Path::new(ENTRY))?;
     Ok(format!(
         "/// The entries of the maps.\npub mod entry {{\n{entry}}}\n\n\
          /// The map, with small tables.\npub mod hash_map_with_small_tables {{\n{hash_map}}}\n\n\
          /// The inline map, with small tables.\npub mod inline_hash_map_with_small_tables {{\n{inline}}}\n\n\
-         /// The skip list, with tall towers.\npub mod tall_skip_list {{\n{skip_list}}}\n\n"
+         /// The skip list, with tall towers.\npub mod tall_skip_list {{\n{skip_list}}}\n\n\
+         /// The ordered map, with small nodes.\npub mod ordered_map_with_small_nodes {{\n{ordered_map}}}\n\n"
     ))
 }
 
@@ -141,9 +152,13 @@ fn mutant(bug: &Planted) -> Result<(String, String), String> {
     Ok((module, kind))
 }
 
-/// A structure's source with edits.
+/// A structure's source with edits, as the contents of a module.
 fn edited(path: &str, name: &str, edits: &[(&str, &str)]) -> Result<String, String> {
     let mut code = without_indentation(&source_of(path)?);
+    // What lies beside the structure is in its module here.
+    for (beside, here) in [("Key", "::key::Key"), ("ordered_map", "")] {
+        code = code.replace(&format!("crate::{beside}"), &format!("crate::mutants::{name}{here}"));
+    }
     for (search, replacement) in edits {
         let search = without_indentation(search);
         let found = code.matches(&search).count();
@@ -166,6 +181,10 @@ fn source_of(path: &str) -> Result<String, String> {
             .replace("crate::skip_list", "self::skip_list")
             .replace("(super::SkipList", "(farfield_collections::SkipList");
         return Ok(format!("pub mod skip_list {{\n{}}}\n{code}", whole(Path::new(SKIP_LIST))?));
+    }
+    if path == ORDERED_MAP {
+        let key = whole(&Path::new(path).with_file_name("key.rs"))?;
+        return Ok(format!("{code}\n/// Keys in order.\npub mod key {{\n{key}}}\n"));
     }
     if path != INLINE_HASH_MAP {
         return Ok(code);

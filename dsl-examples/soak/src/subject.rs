@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use farfield_collections::{HashMap, InlineHashMap, PriorityQueue, Ring, SkipList};
+use farfield_collections::{HashMap, InlineHashMap, OrderedMap, PriorityQueue, Ring, SkipList};
 use farfield_examples::{HarrisList, HashSet, LazyList, LazyListNaive, MsQueue, TreiberStack};
 use farfield_sim::Plant;
 use farfield_testing::{Checker, Faults, Found, Model, Plan, Random, Tested};
@@ -17,7 +17,8 @@ use crate::model::priority::Request;
 use crate::model::register::Access;
 use crate::model::set::{Set, SetOperation};
 use crate::mutants::{
-    hash_map_with_small_tables, inline_hash_map_with_small_tables as small_inline, tall_skip_list,
+    hash_map_with_small_tables, inline_hash_map_with_small_tables as small_inline,
+    ordered_map_with_small_nodes as small_ordered, tall_skip_list,
 };
 use crate::planted::{Planted, Structure};
 use crate::planted_runtime::PlantedInRuntime;
@@ -182,6 +183,11 @@ impl Subject {
             }
             Structure::SkipList => Self::of::<SkipList<u64, u64>>(structure),
             Structure::TallSkipList => Self::of::<tall_skip_list::SkipList<u64, u64>>(structure),
+            Structure::OrderedMap => Self::of::<OrderedMap<u64, u64>>(structure),
+            Structure::SmallOrderedMap => Self::of::<small_ordered::OrderedMap<u64, u64>>(structure),
+            Structure::OrderedMapOfBytes => {
+                Self::of::<small_ordered::OrderedMap<Vec<u8>, Vec<u8>>>(structure)
+            }
             Structure::PriorityQueue => Self::of::<PriorityQueue<u64, u64>>(structure),
             Structure::Register => Self::of::<Register>(structure),
         }
@@ -490,6 +496,9 @@ map!(hash_map_with_small_tables::HashMap<u64, u64>, u64);
 map!(hash_map_with_small_tables::HashMap<Vec<u8>, Vec<u8>>, Vec<u8>);
 ordered_map!(SkipList<u64, u64>, u64, forwards);
 ordered_map!(tall_skip_list::SkipList<u64, u64>, u64, forwards);
+ordered_map!(OrderedMap<u64, u64>, u64);
+ordered_map!(small_ordered::OrderedMap<u64, u64>, u64);
+ordered_map!(small_ordered::OrderedMap<Vec<u8>, Vec<u8>>, Vec<u8>);
 priority_queue!(PriorityQueue<u64, u64>);
 locking_map!(InlineHashMap<u64, u64>, u64);
 locking_map!(small_inline::inline::InlineHashMap<u64, u64>, u64);

@@ -33,6 +33,12 @@ pub enum Structure {
     SkipList,
     /// The same map with taller towers, so that more of them are linked in several levels.
     TallSkipList,
+    /// An ordered map without locks, whose nodes are changed by one CAS.
+    OrderedMap,
+    /// The same map with small nodes, which are replaced early.
+    SmallOrderedMap,
+    /// The same, of byte strings of several lengths.
+    OrderedMapOfBytes,
     /// A priority queue without locks.
     PriorityQueue,
     /// A value of several words: tests `Versioned`, which no example uses.
@@ -60,7 +66,7 @@ pub struct Planted {
 
 impl Structure {
     /// All structures.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::LazyList,
         Self::LazyListNaive,
         Self::HarrisList,
@@ -75,6 +81,9 @@ impl Structure {
         Self::SmallInlineHashMap,
         Self::SkipList,
         Self::TallSkipList,
+        Self::OrderedMap,
+        Self::SmallOrderedMap,
+        Self::OrderedMapOfBytes,
         Self::PriorityQueue,
         Self::Register,
     ];
@@ -96,24 +105,28 @@ impl Structure {
             Self::SmallInlineHashMap => "inline-hash-map-small",
             Self::SkipList => "skip-list",
             Self::TallSkipList => "skip-list-tall",
+            Self::OrderedMap => "ordered-map",
+            Self::SmallOrderedMap => "ordered-map-small",
+            Self::OrderedMapOfBytes => "ordered-map-of-bytes",
             Self::PriorityQueue => "priority-queue",
             Self::Register => "register",
         }
     }
 
-    /// The structure as users use it: itself, unless it has small tables, tall towers or other keys. Bugs of both are hunted together.
+    /// The structure as users use it: itself, unless it has small tables or nodes, tall towers or other keys. Bugs of both are hunted together.
     #[must_use]
     pub fn original(self) -> Self {
         match self {
             Self::SmallHashMap | Self::HashMapOfBytes => Self::HashMap,
             Self::SmallInlineHashMap => Self::InlineHashMap,
             Self::TallSkipList => Self::SkipList,
+            Self::SmallOrderedMap | Self::OrderedMapOfBytes => Self::OrderedMap,
             other => other,
         }
     }
 
     /// Returns whether it is a map, whose runs take several times as long as others.
     pub fn is_map(self) -> bool {
-        matches!(self.original(), Self::HashMap | Self::InlineHashMap | Self::SkipList)
+        matches!(self.original(), Self::HashMap | Self::InlineHashMap | Self::SkipList | Self::OrderedMap)
     }
 }

@@ -16,6 +16,7 @@ mod inline_hash_map;
 mod lazy_list;
 mod lazy_list_naive;
 mod ms_queue;
+mod ordered_map;
 mod priority_queue;
 mod ring;
 mod skip_list;
@@ -24,10 +25,11 @@ mod treiber_stack;
 pub use bug::{Planted, Structure};
 pub use hash_map::SMALL_TABLES;
 pub use inline_hash_map::SMALL_INLINE_TABLES;
+pub use ordered_map::SMALL_NODES;
 pub use skip_list::TALL_TOWERS;
 
 /// The planted bugs by structure.
-pub const PLANTED: [&[Planted]; 11] = [
+pub const PLANTED: [&[Planted]; 12] = [
     lazy_list::BUGS,
     lazy_list_naive::BUGS,
     harris_list::BUGS,
@@ -38,6 +40,7 @@ pub const PLANTED: [&[Planted]; 11] = [
     ms_queue::BUGS,
     ring::BUGS,
     skip_list::BUGS,
+    ordered_map::BUGS,
     priority_queue::BUGS,
 ];
 
