@@ -123,7 +123,7 @@ impl<N: Node> Tree<N> {
         key: &[u8],
         level: u8,
         at: RemotePtr<N>,
-        why: Why,
+        mut why: Why,
         pending: Option<Pending<'_>>,
         g: &Guard<'_>,
     ) -> Result<bool> {
@@ -164,6 +164,12 @@ impl<N: Node> Tree<N> {
                     self.is_merged(key, parent, g).await?;
                 }
                 return Ok(done);
+            }
+            if let Some((index, _)) = neighbour {
+                // Both may be frozen, and perhaps are not to be merged any more.
+                why = Why::Frozen;
+                let (low, at) = (parent.low(index), parent.children[index]);
+                self.restructure(&low, level, at, Why::Frozen, None, g).await?;
             }
         }
     }
