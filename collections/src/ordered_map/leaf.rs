@@ -1,9 +1,10 @@
 //! Operations on one key: in its leaf.
 
+use farfield::op::Operations;
 use farfield::prelude::*;
 use farfield::{Blob, Error, error};
 
-use super::node::{EntryLink, EntryTag, Header, NewEntry, Node, SLOTS, capacity};
+use super::node::{EntryLink, EntryTag, Front, Header, NewEntry, Node, SLOTS, capacity};
 use super::restructure::{Pending, Why};
 use super::tree::{Entries, Found, Target, Tree, class, word_of};
 
@@ -81,12 +82,32 @@ impl<N: Node> Tree<N> {
         decode: impl Fn(&[u8]) -> R,
         g: &Guard<'_>,
     ) -> Result<Option<R>> {
+        if N::INLINE && g.is_immediate() {
+            let found = self.find_leaf(Target::At(key.ordered), 1, g).await?;
+            let (header, slot) = g.chain(Self::glance(found.at(), key)).submit().await?;
+            if !header.is_frozen() {
+                let Some(place) = slot.and_then(|slot| N::value(found.at(), slot)) else { return Ok(None) };
+                return place.load(g).await.map(|value| Some(decode(&value.to_le_bytes())));
+            }
+        }
         loop {
             let leaf = self.read_leaf(Target::At(key.ordered), g).await?;
             if let Some(found) = self.search(key, &leaf, Some(&decode), g).await? {
                 return Ok(found.and_then(|(_, value)| value));
             }
         }
+    }
+
+    /// Reads the header of a leaf and the slot of a key, where a round trip costs nothing: the words of a READ are read in order there.
+    #[inline]
+    fn glance<'g>(
+        at: RemotePtr<N>,
+        key: Sought<'_>,
+    ) -> impl Operations<'g, Output = (Header, Option<usize>)> + use<'g, N> {
+        let word = word_of(key.ordered, 0);
+        op::read_with(RemotePtr::<Front>::from_address(at.address()), move |front| {
+            (front.header, front.header.live_with(&front.keys, word))
+        })
     }
 
     /// Looks for a key in a leaf. No round trip if keys and values are words, or if keys are and no value is asked for; else one. `None` if the leaf was changed
@@ -150,6 +171,7 @@ impl<N: Node> Tree<N> {
     ) -> Result<()> {
         let (mut fresh, mut waits, mut backoff) = (1, 0, g.backoff());
         let mut frozen = None::<RemotePtr<N>>;
+        let glances = N::INLINE && g.is_immediate() && !asks;
         // The leaf with a slot that this operation has claimed, and whether it has put something there.
         let mut claimed = None::<(RemotePtr<N>, usize, bool)>;
         loop {
@@ -158,8 +180,16 @@ impl<N: Node> Tree<N> {
             let prefix = found.parent.prefix(found.index, self.words);
             let claim = (claims && claimed.is_none_or(|(leaf, ..)| leaf != at))
                 .then(|| op::fetch_add(N::claims(at), 1));
-            let (claim, header, read) =
-                g.chain((claim, op::load(N::header(at)), op::read(at))).submit().await?;
+            let mut leaf = None;
+            let (claim, header, slot) = if glances {
+                let (claim, (header, slot)) = g.chain((claim, Self::glance(at, key))).submit().await?;
+                (claim, header, Some(slot.map(|slot| (slot, None))))
+            } else {
+                let (claim, header, read) =
+                    g.chain((claim, op::load(N::header(at)), op::read(at))).submit().await?;
+                leaf = Some(Leaf { found, header, read });
+                (claim, header, None)
+            };
             if let Some(claim) = claim {
                 claimed = Some((at, claim as usize, false));
             }
@@ -177,9 +207,16 @@ impl<N: Node> Tree<N> {
                 }
                 continue;
             }
-            let leaf = Leaf { found, header, read };
-            let decode = asks.then_some(<[u8]>::to_vec);
-            let Some(slot) = self.search(key, &leaf, decode, g).await? else { continue };
+            let slot = match (&leaf, slot) {
+                (Some(leaf), _) => {
+                    let decode = asks.then_some(<[u8]>::to_vec);
+                    let Some(slot) = self.search(key, leaf, decode, g).await? else { continue };
+                    slot
+                }
+                (None, slot) => slot.flatten(),
+            };
+            let held = |slot: usize| leaf.as_ref().map(|leaf| N::held(&leaf.read, slot));
+            let entry = |slot: usize| held(slot).map_or(EntryLink::NULL, N::link);
             let value = slot.as_ref().map(|(_, value)| value.as_deref().unwrap_or_default());
             let decision = decide(value)?;
             let slot = slot.map(|(slot, _)| slot);
@@ -192,13 +229,13 @@ impl<N: Node> Tree<N> {
                         fresh = 1 + u8::from(now.is_frozen());
                         continue;
                     }
-                    self.unlink_entry(at, slot, N::link(N::held(&leaf.read, slot)), g)?;
+                    self.unlink_entry(at, slot, entry(slot), g)?;
                     return self.is_removed(key.ordered, at, next, g).await;
                 }
                 _ => {
                     if let Some((at, slot, is_put)) = claimed.filter(|claimed| claimed.0 == at) {
                         if is_put {
-                            self.unlink_entry(at, slot, N::link(N::held(&leaf.read, slot)), g)?;
+                            self.unlink_entry(at, slot, entry(slot), g)?;
                         } else if slot < SLOTS {
                             let (last, free) = (slot as u64 + 1, slot as u64);
                             g.chain(op::compare_exchange(N::claims(at), last, free)).post()?;
@@ -229,7 +266,7 @@ impl<N: Node> Tree<N> {
                 next = next.without(slot);
             }
             let new = N::make(self.entries, key, new.as_ref(), at, g).await?;
-            let old = is_put.then(|| N::held(&leaf.read, mine));
+            let old = held(mine).filter(|_| is_put);
             let put = (
                 op::store(N::key(at, mine), word_of(key.ordered, prefix)),
                 N::put(at, mine, old, new),
@@ -240,7 +277,7 @@ impl<N: Node> Tree<N> {
                 Err(now) => fresh = 1 + u8::from(now.is_frozen()),
                 Ok(_) => {
                     if let Some(slot) = slot {
-                        self.unlink_entry(at, slot, N::link(N::held(&leaf.read, slot)), g)?;
+                        self.unlink_entry(at, slot, entry(slot), g)?;
                     }
                     return Ok(());
                 }

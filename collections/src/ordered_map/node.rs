@@ -31,6 +31,16 @@ pub(super) struct Head {
     pub(super) id: u64,
 }
 
+/// The header and the keys of a node, as a READ of them alone finds them.
+#[remote]
+pub(super) struct Front {
+    pub(super) header: Atomic<Header>,
+    pub(super) claims: Atomic<u64>,
+    pub(super) id: u64,
+    pub(super) home: u64,
+    pub(super) keys: [Atomic<u64>; SLOTS],
+}
+
 /// A node of a map of words: a leaf if it has no children.
 #[remote]
 pub struct WordNode {
@@ -106,6 +116,8 @@ pub trait Node: Remote {
     fn key(at: RemotePtr<Self>, slot: usize) -> Place<'static, Atomic<u64>>;
     fn child(at: RemotePtr<Self>, slot: usize) -> Place<'static, TaggedLink<Self, NodeTag>>;
     fn children(at: RemotePtr<Self>) -> Place<'static, Tail<TaggedLink<Self, NodeTag>>>;
+    /// The word of a slot, if it has the value itself.
+    fn value(at: RemotePtr<Self>, slot: usize) -> Option<Place<'static, Atomic<u64>>>;
     /// The link of a slot to an entry, or to a long separator, if such nodes have them.
     fn entry(at: RemotePtr<Self>, slot: usize) -> Option<Place<'static, TaggedLink<Blob, EntryTag>>>;
 
@@ -219,6 +231,9 @@ impl Node for WordNode {
         Ok(Self::inline(value).unwrap_or_default())
     }
 
+    fn value(at: RemotePtr<Self>, slot: usize) -> Option<Place<'static, Atomic<u64>>> {
+        Some(at.values().at(slot))
+    }
     fn entry(_: RemotePtr<Self>, _: usize) -> Option<Place<'static, TaggedLink<Blob, EntryTag>>> {
         None
     }
@@ -252,6 +267,9 @@ impl Node for EntryNode {
         entries.make(key, value, near, g).await
     }
 
+    fn value(_: RemotePtr<Self>, _: usize) -> Option<Place<'static, Atomic<u64>>> {
+        None
+    }
     fn entry(at: RemotePtr<Self>, slot: usize) -> Option<Place<'static, TaggedLink<Blob, EntryTag>>> {
         Some(at.values().at(slot))
     }
@@ -319,6 +337,17 @@ impl Header {
             rest &= rest - 1;
             Some(slot)
         })
+    }
+
+    /// Returns the live slot with a word, the first one.
+    #[inline]
+    pub(super) fn live_with(self, keys: &[u64; SLOTS], word: u64) -> Option<usize> {
+        let mut found = 0;
+        for (slot, key) in keys.iter().enumerate() {
+            found |= u64::from(*key == word) << slot;
+        }
+        found &= self.0;
+        (found != 0).then(|| found.trailing_zeros() as usize)
     }
 
     /// Returns whether bits without a meaning are set.

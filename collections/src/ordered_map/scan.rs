@@ -6,8 +6,8 @@ use std::ops::Bound;
 
 use farfield::prelude::*;
 
-use super::node::{Header, Node, NodeOf, SLOTS, Value};
-use super::tree::{Target, Tree, class};
+use super::node::{Node, NodeOf, SLOTS, Value};
+use super::tree::{Inner, Target, Tree, class, word_of};
 use crate::Key;
 use crate::entry::not_an_entry;
 
@@ -107,28 +107,52 @@ impl Rest {
         }
     }
 
-    /// Returns what remains behind a leaf with keys from `low` to `high`.
-    fn behind(mut self, low: Vec<u8>, high: Option<Vec<u8>>) -> Option<Self> {
-        match self.direction {
-            Direction::Up => {
-                let low = high?;
-                let is_over = match &self.high {
-                    Bound::Included(last) => low > *last,
-                    Bound::Excluded(end) => low >= *end,
-                    Bound::Unbounded => false,
-                };
-                self.low = Bound::Included(low);
-                (!is_over).then_some(self)
-            }
-            Direction::Down => {
-                let is_over = match &self.low {
-                    Bound::Included(first) | Bound::Excluded(first) => low <= *first,
-                    Bound::Unbounded => low.is_empty(),
-                };
-                self.high = Bound::Excluded(low);
-                (!is_over).then_some(self)
-            }
+    /// Returns whether nothing remains behind a leaf with keys from `low` to `high`.
+    fn is_over(&self, low: &[u8], high: Option<&[u8]>) -> bool {
+        match (self.direction, &self.low, &self.high) {
+            (Direction::Up, _, Bound::Included(last)) => high.is_none_or(|high| *high > **last),
+            (Direction::Up, _, Bound::Excluded(end)) => high.is_none_or(|high| *high >= **end),
+            (Direction::Up, _, Bound::Unbounded) => high.is_none(),
+            (Direction::Down, Bound::Included(first) | Bound::Excluded(first), _) => *low <= **first,
+            (Direction::Down, Bound::Unbounded, _) => low.is_empty(),
         }
+    }
+
+    /// Returns what remains behind a leaf with keys from `low` to `high`.
+    fn behind<N: Node>(&self, parent: &Inner<N>, index: usize) -> Option<Self> {
+        let (low, high) = (parent.low(index), parent.high(index));
+        if self.is_over(&low, high.as_deref()) {
+            return None;
+        }
+        let mut rest = self.clone();
+        match self.direction {
+            Direction::Up => rest.low = Bound::Included(high?),
+            Direction::Down => rest.high = Bound::Excluded(low),
+        }
+        Some(rest)
+    }
+
+    /// Returns the words of the keys in the range, where keys are words.
+    fn words(&self) -> std::ops::RangeInclusive<u64> {
+        let word = |key: &Vec<u8>| word_of(key, 0);
+        let empty = 1..=0;
+        let first = match &self.low {
+            Bound::Included(low) => word(low),
+            Bound::Excluded(low) => match word(low).checked_add(1) {
+                Some(first) => first,
+                None => return empty,
+            },
+            Bound::Unbounded => 0,
+        };
+        let last = match &self.high {
+            Bound::Included(high) => word(high),
+            Bound::Excluded(high) => match word(high).checked_sub(1) {
+                Some(last) => last,
+                None => return empty,
+            },
+            Bound::Unbounded => u64::MAX,
+        };
+        first..=last
     }
 }
 
@@ -143,70 +167,76 @@ impl<N: Node> Tree<N> {
         decode: impl Fn(&[u8], &[u8]) -> Option<R>,
         g: &Guard<'_>,
     ) -> Result<(Vec<R>, Option<Rest>)> {
-        let direction = rest.direction;
         let found = self.find_leaf(rest.target(), 1, g).await?;
         let (parent, mut index) = (&found.parent, found.index);
-        // The leaves, each with what remains of the range behind it.
-        let mut ahead = Vec::new();
-        let mut behind = Some(rest.clone());
-        while let Some(rest) = behind.take_if(|_| parent.is_live(index) && ahead.len() < leaves) {
-            behind = rest.behind(parent.low(index), parent.high(index));
-            ahead.push((index, behind.clone()));
-            match direction {
+        let mut ahead = Vec::with_capacity(leaves);
+        while parent.is_live(index) && ahead.len() < leaves {
+            ahead.push(index);
+            if rest.is_over(parent.low_in(index, &mut [0; 8]), parent.high_in(index, &mut [0; 8])) {
+                break;
+            }
+            match rest.direction {
                 Direction::Up if index + 1 < parent.children.len() => index += 1,
                 Direction::Down if index > 0 => index -= 1,
                 _ => break,
             }
         }
-        let read =
-            |index: usize| (op::load(N::header(parent.children[index])), op::read(parent.children[index]));
-        let reads: Vec<_> = ahead.iter().map(|(index, _)| read(*index)).collect();
-        let read = g.chain(reads).submit().await?;
-        let is_first_frozen = read.first().is_some_and(|(header, _)| header.is_frozen());
-        let mut all: Vec<(Header, N::Value<'_>, Option<Rest>)> = Vec::new();
-        if is_first_frozen {
-            let leaf = self.read_leaf(rest.target(), g).await?;
-            let (parent, index) = (&leaf.found.parent, leaf.found.index);
-            all.push((leaf.header, leaf.read, rest.clone().behind(parent.low(index), parent.high(index))));
-        } else {
-            // One that is frozen may have been replaced.
-            let current = read.into_iter().zip(ahead).take_while(|((header, _), _)| !header.is_frozen());
-            all.extend(current.map(|((header, read), (_, rest))| (header, read, rest)));
+        let read = |index: usize| {
+            let at = parent.children[index];
+            (op::load(N::header(at)), op::read_with(at, Box::new))
+        };
+        let reads: Vec<_> = ahead.iter().map(|index| read(*index)).collect();
+        let mut read = g.chain(reads).submit().await?;
+        // One that is frozen may have been replaced.
+        read.truncate(read.iter().position(|(header, _)| header.is_frozen()).unwrap_or(read.len()));
+        let first;
+        let mut parent = parent;
+        if read.is_empty() {
+            first = self.read_leaf(rest.target(), g).await?;
+            parent = &first.found.parent;
+            ahead[0] = first.found.index;
+            read.push((first.header, Box::new(first.read.clone())));
         }
 
-        let (mut pairs, mut entries, mut remaining) = (Vec::new(), Vec::new(), Some(rest.clone()));
-        for (header, read, behind) in &all {
+        let (mut pairs, mut entries, mut last) = (Vec::with_capacity(read.len() * USUAL), Vec::new(), None);
+        let (words, mut live) = (rest.words(), Vec::with_capacity(SLOTS));
+        for ((header, read), index) in read.iter().zip(&ahead) {
             let keys = N::keys(read);
-            let mut live: Vec<(u64, usize)> = header.live().map(|slot| (keys[slot], slot)).collect();
-            live.sort_unstable();
+            live.clear();
+            live.extend(header.live().map(|slot| (keys[slot], slot)));
             if !N::INLINE && live.iter().any(|(_, slot)| N::link(N::held(read, *slot)).is_null()) {
                 // It was changed between its two READs: the scan goes on with it.
                 break;
             }
+            last = Some(*index);
+            if self.words {
+                live.retain(|(word, _)| words.contains(word));
+            }
+            // Most are in order.
+            live.sort();
             if rest.direction == Direction::Down {
                 live.reverse();
             }
-            for (word, slot) in live {
-                let key = word.to_be_bytes();
-                if N::INLINE && rest.has(&key) {
-                    let value = N::word(N::held(read, slot)).to_le_bytes();
+            for (word, slot) in &live {
+                let (key, held) = (word.to_be_bytes(), N::held(read, *slot));
+                if N::INLINE {
+                    let value = N::word(held).to_le_bytes();
                     pairs.push(decode(&key, &value).ok_or_else(not_an_entry)?);
-                } else if !N::INLINE && (!self.words || rest.has(&key)) {
-                    let link = N::link(N::held(read, slot));
-                    let (split, words) = (self.entries.split, self.words);
-                    let (decode, rest) = (&decode, &rest);
-                    entries.push(op::read_bytes_with(link.shared(), class(link)?, move |bytes| {
-                        let (stored, value) = split(bytes)?;
-                        if words {
-                            return Some((vec![], Some(decode(&key, value)?)));
-                        }
-                        let pair = if rest.has(stored) { Some(decode(stored, value)?) } else { None };
-                        Some((stored.to_vec(), pair))
-                    }));
+                    continue;
                 }
+                let (link, split, words) = (N::link(held), self.entries.split, self.words);
+                let (decode, rest) = (&decode, &rest);
+                entries.push(op::read_bytes_with(link.shared(), class(link)?, move |bytes| {
+                    let (stored, value) = split(bytes)?;
+                    if words {
+                        return Some((vec![], Some(decode(&key, value)?)));
+                    }
+                    let pair = if rest.has(stored) { Some(decode(stored, value)?) } else { None };
+                    Some((stored.to_vec(), pair))
+                }));
             }
-            remaining.clone_from(behind);
         }
+        let remaining = last.map_or(Some(rest.clone()), |last| rest.behind(parent, last));
         if !entries.is_empty() {
             let read: Option<Vec<_>> = g.chain(entries).submit().await?.into_iter().collect();
             let mut read = read.ok_or_else(not_an_entry)?;

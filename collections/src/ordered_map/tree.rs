@@ -134,27 +134,38 @@ impl<N: Node> Inner<N> {
         self.words[index]
     }
 
-    /// Returns the lowest key that a child may have.
-    pub(super) fn low(&self, index: usize) -> Vec<u8> {
+    /// Returns the lowest key that a child may have. `word` has room for one.
+    pub(super) fn low_in<'a>(&'a self, index: usize, word: &'a mut [u8; 8]) -> &'a [u8] {
         match (index, self.separators.get(index)) {
-            (0, _) => self.low.to_vec(),
-            (_, Some(separator)) => separator.to_vec(),
-            (_, None) => self.words[index].to_be_bytes().to_vec(),
+            (0, _) => &self.low,
+            (_, Some(separator)) => separator,
+            (_, None) => {
+                *word = self.words[index].to_be_bytes();
+                word
+            }
         }
     }
 
     /// Returns the key below which all keys of a child are.
-    pub(super) fn high(&self, index: usize) -> Option<Vec<u8>> {
+    pub(super) fn high_in<'a>(&'a self, index: usize, word: &'a mut [u8; 8]) -> Option<&'a [u8]> {
         if index + 1 < self.children.len() {
-            Some(self.low(index + 1))
+            Some(self.low_in(index + 1, word))
         } else {
-            self.high.as_deref().map(<[u8]>::to_vec)
+            self.high.as_deref()
         }
+    }
+
+    pub(super) fn low(&self, index: usize) -> Vec<u8> {
+        self.low_in(index, &mut [0; 8]).to_vec()
+    }
+
+    pub(super) fn high(&self, index: usize) -> Option<Vec<u8>> {
+        self.high_in(index, &mut [0; 8]).map(<[u8]>::to_vec)
     }
 
     /// Returns the length of the prefix that all keys of a child have in common.
     pub(super) fn prefix(&self, index: usize, words: bool) -> usize {
-        if words { 0 } else { prefix_of(&self.low(index), self.high(index).as_deref()) }
+        if words { 0 } else { prefix_of(self.low_in(index, &mut [0; 8]), self.high_in(index, &mut [0; 8])) }
     }
 
     /// Returns whether a child is live, as far as is known.
@@ -236,7 +247,7 @@ impl<N: Node> Tree<N> {
         {
             return Ok(Some(found));
         }
-        self.find_unknown(key, level, fresh, g).await
+        Box::pin(self.find_unknown(key, level, fresh, g)).await
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 //!
 //! | function | result |
 //! |---|---|
-//! | [`read`], [`read_bytes`], [`read_bytes_with`], [`load`], [`load_range`], [`peek`], [`peek_range`], [`peek_bytes`], [`peek_bytes_with`] | the value |
+//! | [`read`], [`read_with`], [`read_bytes`], [`read_bytes_with`], [`load`], [`load_range`], [`peek`], [`peek_range`], [`peek_bytes`], [`peek_bytes_with`] | the value |
 //! | [`store`], [`store_range`] | a `Link`'s new value; nothing for an atomic or a tagged link |
 //! | [`compare_exchange`], [`compare_exchange_link`], [`fetch_add`] | the previous value |
 //! | [`write()`] | the object, in case no link holds it |
@@ -166,6 +166,15 @@ impl<T: Remote, G: 'static> Exchangeable for TaggedLink<T, G> {
 #[inline]
 pub fn read<'g, R: Readable<'g>>(what: R) -> impl Operations<'g, Output = <R::Field as Field>::Value<'g>> {
     ReadField::<'g, R::Field>::new(what.at())
+}
+
+/// Reads all fields of an object, or one field. The result is what `decode` makes of them, so that a large object is not moved about.
+#[inline]
+pub fn read_with<'g, R: Readable<'g>, T>(
+    what: R,
+    decode: impl FnOnce(<R::Field as Field>::Value<'g>) -> T,
+) -> impl Operations<'g, Output = T> {
+    ReadWith { read: ReadField::<'g, R::Field>::new(what.at()), decode: Cell::new(Some(decode)) }
 }
 
 /// Reads an object that may have been freed and reused: a guess. The result is meaningful only if results of operations *before* it in the chain show
@@ -646,6 +655,39 @@ impl<'g, V, R: Steps<'g, Raw = Result<V>> + Reads> Steps<'g> for Peek<R> {
     #[inline(always)]
     fn results(self, raw: Self::Raw) -> Result<Self::Output> {
         Ok(raw)
+    }
+}
+
+/// A READ of a field whose value is decoded where it is.
+struct ReadWith<'g, F, D> {
+    read: ReadField<'g, F>,
+    /// Until the value is there.
+    decode: Cell<Option<D>>,
+}
+
+impl<'g, F: Field, T, D: FnOnce(F::Value<'g>) -> T> Steps<'g> for ReadWith<'g, F, D> {
+    type Raw = Result<T>;
+    type Output = T;
+
+    #[inline(always)]
+    fn visit(&self, each: &mut impl FnMut(Address, Access)) {
+        self.read.visit(each);
+    }
+    #[inline(always)]
+    fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
+        let decode = self.decode.take().expect("the value is decoded once");
+        Ok(self.read.execute(ct, host)?.map(decode))
+    }
+    fn record(&self, parts: &mut Parts<'g, Worker>) {
+        self.read.record(parts);
+    }
+    fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw {
+        let decode = self.decode.take().expect("the value is decoded once");
+        self.read.raw(done).map(decode)
+    }
+    #[inline(always)]
+    fn results(self, raw: Self::Raw) -> Result<T> {
+        raw
     }
 }
 
