@@ -122,8 +122,7 @@ fn prepared(structure: Structure) -> &'static [(&'static str, &'static str)] {
 fn small_tables() -> Result<String, String> {
     let skip_list = edited(SKIP_LIST, "tall_skip_list", planted::TALL_TOWERS)?;
     let hash_map = edited(HASH_MAP, "hash_map_with_small_tables", planted::SMALL_TABLES)?;
-    let inline =
-        edited(INLINE_HASH_MAP, "inline_hash_map_with_small_tables", planted::SMALL_INLINE_TABLES)?;
+    let inline = edited(INLINE_HASH_MAP, "inline_hash_map_with_small_tables", planted::SMALL_INLINE_TABLES)?;
     let ordered_map = edited(ORDERED_MAP, "ordered_map_with_small_nodes", planted::SMALL_NODES)?;
     let entry = whole(Path::new(ENTRY))?;
     Ok(format!(

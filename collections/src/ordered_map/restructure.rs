@@ -152,6 +152,9 @@ impl<N: Node> Tree<N> {
                 Why::Full(header) | Why::Sparse(header) => header,
                 Why::Frozen => N::header(at).load(g).await?,
             };
+            if why == Why::Frozen && !header.is_frozen() {
+                return Ok(false);
+            }
             let neighbour = match why {
                 Why::Sparse(_) => match self.neighbour(&found, header, g).await? {
                     Some(neighbour) => Some(neighbour),
@@ -231,23 +234,24 @@ impl<N: Node> Tree<N> {
         indices.extend(neighbour);
         indices.sort_unstable_by_key(|(index, _)| *index);
         let slots: Vec<usize> = indices.iter().map(|(index, _)| usize::from(parent.slots[*index])).collect();
-        let claim = op::fetch_add(N::claims(parent.at), 2);
+        let claims = new.len() as u64;
+        let claim = op::fetch_add(N::claims(parent.at), claims);
         let edges = slots
             .iter()
             .map(|slot| (op::load(N::child(parent.at, *slot)), N::entry(parent.at, *slot).map(op::load)));
         let claimed = g.chain((claim, edges.collect::<Vec<_>>(), op::load(N::header(parent.at))));
         let (claim, edges, mut now) = claimed.submit().await?;
-        parent.claims.set(claim + 2);
+        parent.claims.set(claim + claims);
         let edges = slots.iter().zip(edges).map(|(slot, (link, separator))| Edge {
             slot: *slot,
             link,
             separator: separator.unwrap_or(EntryLink::NULL),
         });
         let edges: Vec<Edge<'_, N>> = edges.collect();
-        if claim + 2 > SLOTS as u64 || now.is_frozen() || !edges.iter().all(|edge| now.has(edge.slot)) {
+        if claim + claims > SLOTS as u64 || now.is_frozen() || !edges.iter().all(|edge| now.has(edge.slot)) {
             return Ok(None);
         }
-        let claim = claim as usize;
+        let mut claimed: Vec<usize> = (claim..claim + claims).map(|slot| slot as usize).collect();
         let mut old = Vec::with_capacity(2);
         for (index, header) in indices {
             old.push(self.freeze(parent.children[index], index, level, header, g).await?);
@@ -324,8 +328,15 @@ impl<N: Node> Tree<N> {
         let nodes = g.chain(nodes.into_iter().map(op::stage).collect::<Vec<_>>()).submit().await?;
         let mut puts = Vec::new();
         let mut next = Vec::new();
+        if nodes.len() > claimed.len() {
+            claimed.push(N::claims(parent.at).fetch_add(g, 1).await? as usize);
+        }
+        if claimed.iter().any(|slot| *slot >= SLOTS) {
+            parent.claims.set(SLOTS as u64);
+            return Ok(None);
+        }
         for (number, node) in nodes.into_iter().enumerate() {
-            let slot = claim + number;
+            let slot = claimed[number];
             let bound = &bounds[number];
             // The lowest child of a node may have a separator below all of its keys.
             let word = if number == 0 { parent.word(first) } else { word_of(bound, parent.prefix) };
