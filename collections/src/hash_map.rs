@@ -112,11 +112,11 @@
 
 // ANCHOR: all
 mod cache;
-mod counters;
+pub(crate) mod counters;
 mod directory;
 mod growth;
 pub(crate) mod inline;
-mod layout;
+pub(crate) mod layout;
 mod table;
 mod walk;
 

@@ -5,6 +5,7 @@
 mod array;
 mod entry;
 mod hash_map;
+mod interlocked;
 mod key;
 mod ordered_map;
 mod priority_queue;
@@ -14,6 +15,7 @@ mod skip_list;
 pub use array::{Array, ArrayRoot};
 pub use hash_map::inline::{InlineHashMap, InlineHashMapRoot, InlineIter};
 pub use hash_map::{Counters, HashMap, HashMapRoot, Iter};
+pub use interlocked::{InterlockedHashTable, InterlockedHashTableRoot, InterlockedIter};
 pub use key::Key;
 pub use ordered_map::{OrderedMap, OrderedMapRoot, Scan, Value};
 pub use priority_queue::{PriorityQueue, PriorityQueueRoot};

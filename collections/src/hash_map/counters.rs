@@ -28,17 +28,17 @@ pub struct Counters {
 
 /// Counters that a shared handle can count up.
 #[derive(Default)]
-pub(super) struct Counting(Cell<Counters>);
+pub(crate) struct Counting(Cell<Counters>);
 
 impl Counting {
     #[inline]
-    pub(super) fn count(&self, add: impl FnOnce(&mut Counters)) {
+    pub(crate) fn count(&self, add: impl FnOnce(&mut Counters)) {
         let mut counters = self.0.get();
         add(&mut counters);
         self.0.set(counters);
     }
 
-    pub(super) fn get(&self) -> Counters {
+    pub(crate) fn get(&self) -> Counters {
         self.0.get()
     }
 }

@@ -137,7 +137,7 @@ pub(super) fn class(link: EntryLink<'_>) -> Result<SizeClass> {
 }
 
 /// Returns the seed of a new map's hashes.
-pub(super) fn seed(ct: &ComputeThread) -> [u64; 2] {
+pub(crate) fn seed(ct: &ComputeThread) -> [u64; 2] {
     // A run of the simulator is repeatable. Elsewhere nobody can guess the seed, which comes from the operating system.
     if ct.cluster().simulation().is_some() {
         [ct.random(), ct.random()]

@@ -370,21 +370,23 @@ impl<T: Remote> Staged<T> {
     /// Those of [`TaggedWord::new`]. The object is freed then.
     pub fn tagged<G: Tag>(self, tag: G) -> Result<Replacement<T, G>> {
         let word = TaggedWord::new(self.as_ptr(), tag)?;
-        Ok(Replacement { objects: [Some(self), None], word, is_new: false })
+        Ok(Replacement { object: Some(self), others: Vec::new(), word, is_new: false })
     }
 }
 
 /// What [`replace`] makes a link hold: a staged or a new object and a tag, or null.
 pub struct Replacement<T, G> {
-    objects: [Option<Staged<T>>; 2],
+    object: Option<Staged<T>>,
+    /// Those that are published with it.
+    others: Vec<Staged<T>>,
     word: TaggedWord<T, G>,
-    /// True if the first object is still to be written, by the chain of the CAS.
+    /// True if the object is still to be written, by the chain of the CAS.
     is_new: bool,
 }
 
 impl<T: Remote, G: Tag> Replacement<T, G> {
     /// Null, without a tag.
-    pub const NULL: Self = Self { objects: [None, None], word: TaggedWord::NULL, is_new: false };
+    pub const NULL: Self = Self { object: None, others: Vec::new(), word: TaggedWord::NULL, is_new: false };
 
     /// Null, with a tag.
     pub fn null(tag: G) -> Self {
@@ -406,13 +408,13 @@ impl<T: Remote, G: Tag> Replacement<T, G> {
 
     /// Returns the address and the words of an object that is still to be written.
     fn to_write(&self) -> Option<(Address, &[u64])> {
-        self.objects[0].as_ref().filter(|_| self.is_new).map(|object| object.0.written())
+        self.object.as_ref().filter(|_| self.is_new).map(|object| object.0.written())
     }
 
-    /// Adds an object that the first one links to. Both are published together, or neither.
+    /// Adds objects that the first one links to. All are published together, or none.
     #[must_use]
-    pub fn with(mut self, other: Option<Staged<T>>) -> Self {
-        self.objects[1] = other;
+    pub fn with(mut self, others: impl IntoIterator<Item = Staged<T>>) -> Self {
+        self.others.extend(others);
         self
     }
 
@@ -423,12 +425,11 @@ impl<T: Remote, G: Tag> Replacement<T, G> {
 
     /// Returns the staged object, without its tag.
     pub fn into_staged(self) -> Option<Staged<T>> {
-        let [object, _] = self.objects;
-        object
+        self.object
     }
 
     fn set_published(&mut self, published: bool) {
-        for object in self.objects.iter_mut().flatten() {
+        for object in self.object.iter_mut().chain(&mut self.others) {
             super::owned::sealed::Sealed::<T, ()>::set_published(&mut object.0, published);
         }
     }
