@@ -120,9 +120,9 @@ use farfield::layout::fingerprint;
 use farfield::prelude::*;
 use farfield::{Error, error};
 
-use crate::hash_map::Counters;
-use crate::hash_map::counters::Counting;
-use crate::hash_map::layout::seed;
+use super::hash_map::Counters;
+use super::hash_map::counters::Counting;
+use super::hash_map::layout::seed;
 use lists::{Cache, Change, List, Lists, ROOT_SLOTS, Slot};
 use walk::{Walk, not_of_its_types, part_len};
 

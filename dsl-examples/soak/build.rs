@@ -81,6 +81,9 @@ fn source(structure: Structure) -> Option<Source> {
         Structure::SmallInlineHashMap => {
             (INLINE_HASH_MAP, "map::locking_map", ", u64", "inline::InlineHashMap<u64, u64>")
         }
+        Structure::SmallInterlockedHashTable => {
+            (INTERLOCKED, "map::locking_map", ", u64", "interlocked::InterlockedHashTable<u64, u64>")
+        }
         Structure::TallSkipList => (SKIP_LIST, "map::ordered_map", ", u64, forwards", "SkipList<u64, u64>"),
         Structure::PriorityQueue => {
             (PRIORITY_QUEUE, "subject::priority_queue", "", "PriorityQueue<u64, u64>")
@@ -93,6 +96,7 @@ fn source(structure: Structure) -> Option<Source> {
         | Structure::InlineHashMap
         | Structure::SkipList
         | Structure::OrderedMap
+        | Structure::InterlockedHashTable
         | Structure::Register => return None,
     };
     Some(Source { path, makes, with, handle })
@@ -106,6 +110,9 @@ const ORDERED_MAP: &str = "../../collections/src/ordered_map.rs";
 const PRIORITY_QUEUE: &str = "../../collections/src/priority_queue.rs";
 /// The modules beside the inline map that it uses.
 const BESIDE_INLINE: [&str; 3] = ["counters", "directory", "layout"];
+const INTERLOCKED: &str = "../../collections/src/interlocked.rs";
+/// The modules of the map that the Interlocked Hash Table uses.
+const BESIDE_INTERLOCKED: [&str; 2] = ["counters", "layout"];
 
 /// Edits that come before those of a planted bug.
 fn prepared(structure: Structure) -> &'static [(&'static str, &'static str)] {
@@ -114,6 +121,7 @@ fn prepared(structure: Structure) -> &'static [(&'static str, &'static str)] {
         Structure::SmallInlineHashMap => planted::SMALL_INLINE_TABLES,
         Structure::SmallOrderedMap | Structure::OrderedMapOfBytes => planted::SMALL_NODES,
         Structure::TallSkipList | Structure::PriorityQueue => planted::TALL_TOWERS,
+        Structure::SmallInterlockedHashTable => planted::SMALL_LISTS,
         _ => &[],
     }
 }
@@ -125,12 +133,14 @@ fn small_tables() -> Result<String, String> {
     let inline = edited(INLINE_HASH_MAP, "inline_hash_map_with_small_tables", planted::SMALL_INLINE_TABLES)?;
     let ordered_map = edited(ORDERED_MAP, "ordered_map_with_small_nodes", planted::SMALL_NODES)?;
     let entry = whole(Path::new(ENTRY))?;
+    let interlocked = edited(INTERLOCKED, "interlocked_with_small_lists", planted::SMALL_LISTS)?;
     Ok(format!(
         "/// The entries of the maps.\npub mod entry {{\n{entry}}}\n\n\
          /// The map, with small tables.\npub mod hash_map_with_small_tables {{\n{hash_map}}}\n\n\
          /// The inline map, with small tables.\npub mod inline_hash_map_with_small_tables {{\n{inline}}}\n\n\
          /// The skip list, with tall towers.\npub mod tall_skip_list {{\n{skip_list}}}\n\n\
-         /// The ordered map, with small nodes.\npub mod ordered_map_with_small_nodes {{\n{ordered_map}}}\n\n"
+         /// The ordered map, with small nodes.\npub mod ordered_map_with_small_nodes {{\n{ordered_map}}}\n\n\
+         /// The Interlocked Hash Table, with small lists.\npub mod interlocked_with_small_lists {{\n{interlocked}}}\n\n"
     ))
 }
 
@@ -174,6 +184,17 @@ fn edited(path: &str, name: &str, edits: &[(&str, &str)]) -> Result<String, Stri
 /// The source of a structure, as the contents of a module.
 fn source_of(path: &str) -> Result<String, String> {
     let code = whole(Path::new(path))?;
+    if path == INTERLOCKED {
+        // Beside the map, of which it uses modules.
+        let code = code.replace("(crate::InlineHashMap)", "(farfield_collections::InlineHashMap)");
+        let mut modules =
+            format!("/// The Interlocked Hash Table.\npub mod interlocked {{\n{code}}}\nmod hash_map {{\n");
+        for name in BESIDE_INTERLOCKED {
+            let beside = whole(&Path::new(HASH_MAP).with_extension("").join(name).with_extension("rs"))?;
+            let _ = writeln!(modules, "pub mod {name} {{\n{beside}}}");
+        }
+        return Ok(modules + "pub use counters::Counters;\n}\n");
+    }
     if path == PRIORITY_QUEUE {
         // It is a module beside the skip list, and so it is here.
         let code = code
@@ -205,6 +226,8 @@ fn whole(path: &Path) -> Result<String, String> {
     // The inline map is another structure.
     let without = without_examples(&source).replace("pub(crate) mod inline;\n", "");
     for line in without.lines() {
+        let line =
+            if line.ends_with(';') { line.replace("pub(crate) mod ", "mod ") } else { line.to_owned() };
         match line.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) {
             Some(name) => {
                 let submodule = whole(&path.with_extension("").join(name).with_extension("rs"))?;

@@ -9,7 +9,7 @@ use farfield::prelude::*;
 use farfield::{Address, Error};
 use siphasher::sip::SipHasher13;
 
-use crate::hash_map::counters::Counting;
+use super::super::hash_map::counters::Counting;
 
 /// The pairs of an element list.
 pub(super) const PAIRS: usize = 8;

@@ -304,7 +304,40 @@ pub(super) fn not_of_its_types() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::InterlockedHashTable;
     use super::*;
+
+    #[test]
+    fn an_iterator_comes_back_for_a_list_whose_lock_is_held_and_does_not_wait_for_it() {
+        let done = Cluster::connect("local:nodes=2").unwrap().run(1, async |ct| {
+            let root = InterlockedHashTable::<u64, u64>::create(ct).await?;
+            let table = InterlockedHashTable::attach(root, ct).await?;
+            for key in 0..200 {
+                table.insert(&key, &key, ct).await?;
+            }
+            let keys = async |slot: u64| {
+                let (mut iter, mut keys) = (table.iter_from(slot, ct), Vec::new());
+                while let Some((key, _)) = iter.next().await? {
+                    keys.push(key);
+                }
+                Ok::<_, Error>(keys)
+            };
+            let slot = table.lists.slot_of(7, 0);
+            let first = keys(slot).await?;
+            let parts = table.lists.parts.len() as u64;
+            let place = table.lists.parts[(slot % parts) as usize].slots().at(slot / parts);
+            let lock = place.lock().acquire(ct).await?;
+            let last = keys(slot).await?;
+            assert!(first[0] == 7 && *last.last().unwrap() == 7, "{first:?}, {last:?}");
+            assert_eq!((first.len(), last.len()), (200, 200));
+            let refused = table.check(ct).await.unwrap_err().to_string();
+            assert!(refused.contains("is not free"), "{refused}");
+            lock.release().await?;
+            assert_eq!(table.check(ct).await?, 200);
+            table.destroy(ct).await
+        });
+        done.unwrap();
+    }
 
     #[test]
     fn each_slot_of_the_root_has_one_owner_and_threads_have_equal_shares() {

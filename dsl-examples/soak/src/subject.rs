@@ -6,7 +6,9 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use farfield_collections::{HashMap, InlineHashMap, OrderedMap, PriorityQueue, Ring, SkipList};
+use farfield_collections::{
+    HashMap, InlineHashMap, InterlockedHashTable, OrderedMap, PriorityQueue, Ring, SkipList,
+};
 use farfield_examples::{HarrisList, HashSet, LazyList, LazyListNaive, MsQueue, TreiberStack};
 use farfield_sim::Plant;
 use farfield_testing::{Checker, Faults, Found, Model, Plan, Random, Tested};
@@ -18,7 +20,8 @@ use crate::model::register::Access;
 use crate::model::set::{Set, SetOperation};
 use crate::mutants::{
     hash_map_with_small_tables, inline_hash_map_with_small_tables as small_inline,
-    ordered_map_with_small_nodes as small_ordered, tall_skip_list,
+    interlocked_with_small_lists as small_interlocked, ordered_map_with_small_nodes as small_ordered,
+    tall_skip_list,
 };
 use crate::planted::{Planted, Structure};
 use crate::planted_runtime::PlantedInRuntime;
@@ -189,6 +192,10 @@ impl Subject {
                 Self::of::<small_ordered::OrderedMap<Vec<u8>, Vec<u8>>>(structure)
             }
             Structure::PriorityQueue => Self::of::<PriorityQueue<u64, u64>>(structure),
+            Structure::InterlockedHashTable => Self::of::<InterlockedHashTable<u64, u64>>(structure),
+            Structure::SmallInterlockedHashTable => {
+                Self::of::<small_interlocked::interlocked::InterlockedHashTable<u64, u64>>(structure)
+            }
             Structure::Register => Self::of::<Register>(structure),
         }
     }
@@ -502,3 +509,5 @@ ordered_map!(small_ordered::OrderedMap<Vec<u8>, Vec<u8>>, Vec<u8>);
 priority_queue!(PriorityQueue<u64, u64>);
 locking_map!(InlineHashMap<u64, u64>, u64);
 locking_map!(small_inline::inline::InlineHashMap<u64, u64>, u64);
+locking_map!(InterlockedHashTable<u64, u64>, u64);
+locking_map!(small_interlocked::interlocked::InterlockedHashTable<u64, u64>, u64);

@@ -41,6 +41,10 @@ pub enum Structure {
     OrderedMapOfBytes,
     /// A priority queue without locks.
     PriorityQueue,
+    /// A tree of lists of words, which are changed under locks.
+    InterlockedHashTable,
+    /// The same table with small lists, which become pointer lists early.
+    SmallInterlockedHashTable,
     /// A value of several words: tests `Versioned`, which no example uses.
     Register,
 }
@@ -66,7 +70,7 @@ pub struct Planted {
 
 impl Structure {
     /// All structures.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::LazyList,
         Self::LazyListNaive,
         Self::HarrisList,
@@ -85,6 +89,8 @@ impl Structure {
         Self::SmallOrderedMap,
         Self::OrderedMapOfBytes,
         Self::PriorityQueue,
+        Self::InterlockedHashTable,
+        Self::SmallInterlockedHashTable,
         Self::Register,
     ];
 
@@ -109,6 +115,8 @@ impl Structure {
             Self::SmallOrderedMap => "ordered-map-small",
             Self::OrderedMapOfBytes => "ordered-map-of-bytes",
             Self::PriorityQueue => "priority-queue",
+            Self::InterlockedHashTable => "interlocked",
+            Self::SmallInterlockedHashTable => "interlocked-small",
             Self::Register => "register",
         }
     }
@@ -121,12 +129,20 @@ impl Structure {
             Self::SmallInlineHashMap => Self::InlineHashMap,
             Self::TallSkipList => Self::SkipList,
             Self::SmallOrderedMap | Self::OrderedMapOfBytes => Self::OrderedMap,
+            Self::SmallInterlockedHashTable => Self::InterlockedHashTable,
             other => other,
         }
     }
 
     /// Returns whether it is a map, whose runs take several times as long as others.
     pub fn is_map(self) -> bool {
-        matches!(self.original(), Self::HashMap | Self::InlineHashMap | Self::SkipList | Self::OrderedMap)
+        matches!(
+            self.original(),
+            Self::HashMap
+                | Self::InlineHashMap
+                | Self::SkipList
+                | Self::OrderedMap
+                | Self::InterlockedHashTable
+        )
     }
 }

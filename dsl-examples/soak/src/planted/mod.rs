@@ -13,6 +13,7 @@ mod harris_list;
 mod hash_map;
 mod hash_set;
 mod inline_hash_map;
+mod interlocked;
 mod lazy_list;
 mod lazy_list_naive;
 mod ms_queue;
@@ -25,17 +26,19 @@ mod treiber_stack;
 pub use bug::{Planted, Structure};
 pub use hash_map::SMALL_TABLES;
 pub use inline_hash_map::SMALL_INLINE_TABLES;
+pub use interlocked::SMALL_LISTS;
 pub use ordered_map::SMALL_NODES;
 pub use skip_list::TALL_TOWERS;
 
 /// The planted bugs by structure.
-pub const PLANTED: [&[Planted]; 12] = [
+pub const PLANTED: [&[Planted]; 13] = [
     lazy_list::BUGS,
     lazy_list_naive::BUGS,
     harris_list::BUGS,
     hash_set::BUGS,
     hash_map::BUGS,
     inline_hash_map::BUGS,
+    interlocked::BUGS,
     treiber_stack::BUGS,
     ms_queue::BUGS,
     ring::BUGS,
