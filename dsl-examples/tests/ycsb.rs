@@ -64,12 +64,14 @@ fn every_workload_is_verified() {
 fn every_workload_on_words_is_verified() {
     for workload in ["a", "b", "c", "d", "f"] {
         for words in ["--threads 4 --tasks 4", "--threads 2 --tasks 3 --cluster sim:nodes=2"] {
-            let report = report(&format!(
-                "--structure inline-hash-map --workload {workload} --records 300 --ops 600 {words}"
-            ));
-            assert_eq!(report["verified"], true, "{report}");
-            assert_eq!((&report["key_size"], &report["value_size"]), (&8.into(), &8.into()));
-            assert_eq!(report["checked"], report["final_size"], "every value is checked: {report}");
+            for structure in ["inline-hash-map", "interlocked"] {
+                let report = report(&format!(
+                    "--structure {structure} --workload {workload} --records 300 --ops 600 {words}"
+                ));
+                assert_eq!(report["verified"], true, "{report}");
+                assert_eq!((&report["key_size"], &report["value_size"]), (&8.into(), &8.into()));
+                assert_eq!(report["checked"], report["final_size"], "every value is checked: {report}");
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask crash-test`: kills processes of a cluster in shared memory, or over TCP.
 //!
-//! Four processes operate on a lazy list, a Harris list, a hash map, a stack, a queue, and records of several words, and each requests the delegated counters of the others. About every 100 ms a random one is
+//! Four processes operate on a lazy list, a Harris list, a hash map, an Interlocked Hash Table, a stack, a queue, and records of several words, and each requests the delegated counters of the others. About every 100 ms a random one is
 //! killed with SIGKILL and replaced; with `--stops` as many are stopped with SIGSTOP for a while and continued. Over TCP a process that is stopped for
 //! longer than its lease is evicted, ends with that error and is replaced, too. After each kill the epoch
 //! must advance within two leases. At the end both lists must be in order, the operations of all processes linearizable, each request executed as its answer or its error says, no lock held, and
@@ -135,7 +135,7 @@ const BETWEEN_KILLS: std::ops::Range<u64> = 60..140;
 const MOST_LEFT_BYTES: u64 = 4 * 4096;
 /// Timeout after the last kill for sweeping all memory of dead processes.
 const SWEPT_WITHIN: Duration = Duration::from_secs(30);
-/// Limit of the average bytes that a dead worker leaks: it has two threads, nodes of two sizes and four structures. See the book's chapter
+/// Limit of the average bytes that a dead worker leaks: it has two threads, nodes of two sizes and seven structures. See the book's chapter
 /// "When a client dies".
 const MOST_LEFT_PER_DEATH: u64 = 128 << 10;
 /// The shortest time for which a process is stopped, in milliseconds; the longest is one and a half leases.

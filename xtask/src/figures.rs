@@ -137,6 +137,18 @@ figures! {
         "rtts.skip-list.scan.cold" Printed "round trips" "round trips for each key of a scan of such a list by a handle that was just attached"
         "rtts.skip-list.scan.warm" Printed "round trips" "the same, if the handle remembers the towers"
     }
+    "cargo test -p farfield-collections --test interlocked -- --nocapture" {
+        "rtts.interlocked.get.cold" Printed "round trips" "round trips of a `get` from an Interlocked Hash Table whose pointer lists have two levels, by a handle that was just attached"
+        "rtts.interlocked.get.warm" Printed "round trips" "the same, if the handle knows the key's lists"
+        "rtts.interlocked.insert.cold" Printed "round trips" "round trips of an `insert` into such a table, by a handle that was just attached"
+        "rtts.interlocked.insert.warm" Printed "round trips" "the same, if the handle knows the key's lists"
+        "rtts.interlocked.update.cold" Printed "round trips" "round trips of an `update` of such a table, by a handle that was just attached"
+        "rtts.interlocked.update.warm" Printed "round trips" "the same, if the handle knows the key's lists"
+        "rtts.interlocked.remove.cold" Printed "round trips" "round trips of a `remove` from such a table, by a handle that was just attached"
+        "rtts.interlocked.remove.warm" Printed "round trips" "the same, if the handle knows the key's lists"
+        "rtts.interlocked.scan.cold" Printed "round trips" "round trips of an iteration over a table of one level, with 1,000 keys, by a handle that was just attached"
+        "rtts.interlocked.scan.warm" Printed "round trips" "the same, if the handle has iterated before"
+    }
     "cargo test -p farfield --test delegation_costs -- --nocapture" {
         "rtts.trust.apply" Printed "times" "time of an awaited request to another thread's value in the simulator, over that of an awaited READ of 8 bytes"
         "rtts.trust.apply_by_mailbox" Printed "times" "the same where the request lies in a mailbox on the memory node, which is read again and again, as on `rdma:`"
@@ -229,6 +241,11 @@ figures! {
         "epoch_bench.never.growth" Printed "times" "the same with a retirement, without calls of `try_reclaim`"
         "epoch_bench.sparse.growth" Printed "times" "time of a pinned READ and a retirement, with `try_reclaim` after every 1,024, on 64 simulated nodes, over that on 1"
         "epoch_bench.dense.growth" Printed "times" "the same with `try_reclaim` after each"
+    }
+    "target/release/interlocked_bench" {
+        "sim.interlocked.insert.flat" Printed "times" "time of an insertion into an Interlocked Hash Table by 1 to 64 simulated nodes of 4 threads, 2,048 by each thread: the longest over the shortest"
+        "sim.interlocked.get.flat" Printed "times" "the same of a `get` of each key by a new handle, whose first look-ups follow the levels of the table"
+        "sim.interlocked.share.flat" Printed "times" "the same of an iteration over a thread's share, for each key of the share"
     }
     "cargo bench --quiet -p farfield-benches --bench memory -- --ratio" {
         "alloc.single.ratio" Printed "times" "time of allocating, writing and freeing 64 bytes on the embedded fabric, over that of a `Box`"

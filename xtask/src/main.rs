@@ -11,6 +11,7 @@ mod figures;
 mod fuzz;
 mod imports;
 mod instructions;
+mod interlocked;
 mod links;
 mod markdown;
 mod package;
@@ -74,7 +75,9 @@ enum Task {
     Scaling(scaling::Options),
     /// Measure the cost of deferred reclamation over the number of simulated nodes
     Epochs(epochs::Options),
-    /// Plot a table of `scaling` or `epochs`
+    /// Measure insertions into an Interlocked Hash Table over the number of nodes, in the simulator
+    Interlocked(interlocked::Options),
+    /// Plot a table of `scaling`, `epochs` or `interlocked`
     #[cfg(feature = "plot")]
     #[command(hide = true)]
     Plot(tables::plot::Options),
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Task::Sanitize => sanitize::run(),
         Task::Scaling(options) => scaling::run(&options),
         Task::Epochs(options) => epochs::run(&options),
+        Task::Interlocked(options) => interlocked::run(&options),
         #[cfg(feature = "plot")]
         Task::Plot(options) => tables::plot::run(&options),
     };

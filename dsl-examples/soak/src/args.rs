@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_bugs_of_a_structure_include_those_of_its_copies_with_small_tables() {
-        for structure in ["hash-map", "inline-hash-map"] {
+        for structure in ["hash-map", "inline-hash-map", "interlocked"] {
             let hunted = |words: &str| match parse(&format!("--planted --structure {structure}{words}")) {
                 Ok(Args { task: Task::Hunt(bugs), .. }) => bugs.subjects.len(),
                 _ => panic!("a hunt was asked for"),
@@ -214,7 +214,7 @@ mod tests {
         let Ok(Args { task: Task::List(bugs), .. }) = parse("--planted --list") else {
             panic!("a list was asked for");
         };
-        assert_eq!((bugs.subjects.len(), bugs.of_runtime.len()), (114, 31));
+        assert_eq!((bugs.subjects.len(), bugs.of_runtime.len()), (131, 31));
         assert!(mistake("--list").contains("--planted"));
     }
 

@@ -1,14 +1,14 @@
-//! The structures that the processes of the crash test and the corruption test share: two sets, a map, a stack, a queue, and records.
+//! The structures that the processes of the crash test and the corruption test share: two sets, two maps, a stack, a queue, and records.
 //!
 //! Each process has its own handles, [`Structures`]. An operation consists of a target, a verb and a key, and returns at most 62 bits, so
 //! all operations have one log format.
 
 use farfield::prelude::*;
 use farfield::{ComputeThread, Error};
-use farfield_collections::HashMap;
+use farfield_collections::{HashMap, InterlockedHashTable};
 use farfield_examples::{HarrisList, LazyList, MsQueue, TreiberStack};
 
-/// Number of keys in each set, and in the map.
+/// Number of keys in each set, and in each map.
 pub const KEYS: u64 = 256;
 /// Number of delegated counters that are requested. There are more processes, so some counters have no requests any more while their threads live.
 pub const TALLIES: usize = 3;
@@ -43,24 +43,34 @@ pub enum Target {
     Records,
     /// The map.
     Map,
+    /// The Interlocked Hash Table.
+    Interlocked,
     /// The delegated counters of the crash test, which performs their operations itself.
     Tallies,
 }
 
 impl Target {
     /// All targets, by number.
-    pub const ALL: [Self; 7] =
-        [Self::Lazy, Self::Harris, Self::Stack, Self::Queue, Self::Records, Self::Map, Self::Tallies];
+    pub const ALL: [Self; 8] = [
+        Self::Lazy,
+        Self::Harris,
+        Self::Stack,
+        Self::Queue,
+        Self::Records,
+        Self::Map,
+        Self::Interlocked,
+        Self::Tallies,
+    ];
     /// The structures.
-    pub const STRUCTURES: [Self; 6] =
-        [Self::Lazy, Self::Harris, Self::Stack, Self::Queue, Self::Records, Self::Map];
+    pub const STRUCTURES: [Self; 7] =
+        [Self::Lazy, Self::Harris, Self::Stack, Self::Queue, Self::Records, Self::Map, Self::Interlocked];
     /// The sets.
     pub const SETS: [Self; 2] = [Self::Lazy, Self::Harris];
 
     /// Number of keys.
     pub fn keys(self) -> u64 {
         match self {
-            Self::Lazy | Self::Harris | Self::Map => KEYS,
+            Self::Lazy | Self::Harris | Self::Map | Self::Interlocked => KEYS,
             Self::Stack | Self::Queue => 1,
             Self::Records => RECORDS as u64,
             Self::Tallies => TALLIES as u64,
@@ -71,13 +81,13 @@ impl Target {
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Looks up a key: 1 if present, else 0. Reads a record: its value, [`HALF`] or [`TORN`]. In the map: the key's value, or 0.
+    /// Looks up a key: 1 if present, else 0. Reads a record: its value, [`HALF`] or [`TORN`]. In a map: the key's value, or 0.
     Get,
     /// Inserts a key: 1 if it was absent, else 0. Pushes or enqueues a value, or writes a record: 1.
     Insert,
-    /// Removes a key: 1 if it was present, else 0. Pops or dequeues a value, or removes a key of the map: the value, or 0 if there is none.
+    /// Removes a key: 1 if it was present, else 0. Pops or dequeues a value, or removes a key of a map: the value, or 0 if there is none.
     Remove,
-    /// Sets the value of a key of the map, present or absent: 1.
+    /// Sets the value of a key of a map, present or absent: 1.
     Upsert,
 }
 
@@ -100,6 +110,9 @@ pub(crate) const HARRIS_LIST: &str = "Harris list";
 pub(crate) const STACK: &str = "stack";
 pub(crate) const QUEUE: &str = "queue";
 pub(crate) const MAP: &str = "map";
+pub(crate) const INTERLOCKED: &str = "interlocked";
+/// The bits of hashes that the Interlocked Hash Table uses: of so few slots that element lists become pointer lists.
+const INTERLOCKED_MASK: u64 = 15;
 
 /// A process's handles.
 pub struct Structures {
@@ -113,8 +126,10 @@ pub struct Structures {
     pub stack: TreiberStack<u64>,
     /// A queue.
     pub queue: MsQueue<u64>,
-    /// A map.
+    /// A map without locks.
     pub map: HashMap<u64, u64>,
+    /// A map with locks.
+    pub interlocked: InterlockedHashTable<u64, u64>,
 }
 
 impl Structures {
@@ -131,6 +146,9 @@ impl Structures {
         let stack = ct.root_or_init(STACK, async || TreiberStack::<u64>::create(ct).await).await?;
         let queue = ct.root_or_init(QUEUE, async || MsQueue::<u64>::create(ct).await).await?;
         let map = ct.root_or_init(MAP, async || HashMap::<u64, u64>::create(ct).await).await?;
+        let interlocked =
+            async || InterlockedHashTable::<u64, u64>::create_masked(INTERLOCKED_MASK, ct).await;
+        let interlocked = ct.root_or_init(INTERLOCKED, interlocked).await?;
         Ok(Self {
             control,
             lazy: LazyList::attach(lazy, ct).await?,
@@ -138,6 +156,7 @@ impl Structures {
             stack: TreiberStack::attach(stack, ct).await?,
             queue: MsQueue::attach(queue, ct).await?,
             map: HashMap::attach(map, ct).await?,
+            interlocked: InterlockedHashTable::attach(interlocked, ct).await?,
         })
     }
 
@@ -183,6 +202,16 @@ impl Structures {
             (Target::Map, Operation::Insert) => self.map.insert(&key, &value, ct).await.map(u64::from),
             (Target::Map, Operation::Remove) => Ok(self.map.take(&key, ct).await?.unwrap_or(0)),
             (Target::Map, Operation::Upsert) => self.map.upsert(&key, &value, ct).await.map(|()| 1),
+            (Target::Interlocked, Operation::Get) => Ok(self.interlocked.get(&key, ct).await?.unwrap_or(0)),
+            (Target::Interlocked, Operation::Insert) => {
+                self.interlocked.insert(&key, &value, ct).await.map(u64::from)
+            }
+            (Target::Interlocked, Operation::Remove) => {
+                Ok(self.interlocked.take(&key, ct).await?.unwrap_or(0))
+            }
+            (Target::Interlocked, Operation::Upsert) => {
+                self.interlocked.upsert(&key, &value, ct).await.map(|()| 1)
+            }
             (Target::Stack | Target::Queue, Operation::Get)
             | (Target::Tallies, _)
             | (Target::Records, Operation::Remove)

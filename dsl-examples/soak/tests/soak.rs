@@ -173,6 +173,26 @@ fn a_priority_queue_survives_faults() {
 }
 
 #[test]
+fn an_interlocked_hash_table_is_sound() {
+    succeeds(Structure::InterlockedHashTable, Faults::None);
+}
+
+#[test]
+fn an_interlocked_hash_table_with_small_lists_is_sound() {
+    succeeds(Structure::SmallInterlockedHashTable, Faults::None);
+}
+
+#[test]
+fn an_interlocked_hash_table_survives_faults() {
+    succeeds(Structure::InterlockedHashTable, Faults::Injected);
+}
+
+#[test]
+fn an_interlocked_hash_table_with_small_lists_survives_faults() {
+    succeeds(Structure::SmallInterlockedHashTable, Faults::Injected);
+}
+
+#[test]
 fn a_register_is_sound() {
     succeeds(Structure::Register, Faults::None);
 }
@@ -248,6 +268,11 @@ fn the_bugs_planted_in_the_skip_list_are_detected() {
 #[test]
 fn the_bugs_planted_in_the_priority_queue_are_detected() {
     hunt_mutants(Structure::PriorityQueue);
+}
+
+#[test]
+fn the_bugs_planted_in_the_interlocked_hash_table_are_detected() {
+    hunt_mutants(Structure::SmallInterlockedHashTable);
 }
 
 #[test]

@@ -3,11 +3,12 @@
 //! | module | contents |
 //! |---|---|
 //! | `csv` | tables as CSV |
-//! | `scaling`, `epochs` | the rows of a table, written and read |
+//! | `scaling`, `epochs`, `interlocked` | the rows of a table, written and read |
 //! | `plot` (feature `plot`) | a table as curves |
 
 mod csv;
 pub(crate) mod epochs;
+pub(crate) mod interlocked;
 #[cfg(feature = "plot")]
 pub(crate) mod plot;
 pub(crate) mod scaling;

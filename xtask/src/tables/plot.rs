@@ -1,4 +1,4 @@
-//! Plots the tables of `cargo xtask scaling` and `cargo xtask epochs`.
+//! Plots the tables of `cargo xtask scaling`, `cargo xtask epochs` and `cargo xtask interlocked`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use plotters::coord::ranged1d::ValueFormatter;
 use plotters::prelude::*;
 
 use super::scaling::Point;
-use super::{epochs, scaling};
+use super::{epochs, interlocked, scaling};
 use crate::workspace::{read, write};
 
 /// Options of the plot.
@@ -27,6 +27,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let text = read(csv)?;
     let panels = if text.starts_with(epochs::HEADER) {
         epochs::points(&text).map(|points| of_epochs(&points))
+    } else if text.starts_with(interlocked::HEADER) {
+        interlocked::points(&text).map(|points| of_interlocked(&points))
     } else {
         scaling::points(&text).map(|points| of_scaling(&options.title, &points))
     };
@@ -99,6 +101,20 @@ fn of_epochs(points: &[epochs::Point]) -> Vec<Panel> {
         }
     };
     modes.iter().map(panel).collect()
+}
+
+/// Time over the number of nodes: that of insertions and look-ups, and that of iterations, which read many keys at once.
+fn of_interlocked(points: &[interlocked::Point]) -> Vec<Panel> {
+    let curve = |name: &str, value: fn(&interlocked::Point) -> f64| {
+        (name.to_owned(), points.iter().map(|point| (f64::from(point.nodes), value(point))).collect())
+    };
+    let (horizontal, vertical) = ("nodes of 4 threads", "ns an operation");
+    let single = vec![curve("insert", |point| point.insert_ns), curve("get", |point| point.get_ns)];
+    let all = vec![curve("share, a key", |point| point.share_ns)];
+    vec![
+        Panel { title: "Interlocked Hash Table: a key".to_owned(), horizontal, vertical, curves: single },
+        Panel { title: "all keys, by all threads".to_owned(), horizontal, vertical, curves: all },
+    ]
 }
 
 fn drawn(panels: &[Panel]) -> Result<String, String> {
@@ -200,7 +216,7 @@ mod tests {
         );
         assert_eq!(lines("<circle"), 2 * made_up().len(), "a point for each measurement in each panel");
         assert!(drawn(&of_scaling("empty", &[])).is_err());
-        assert!(drawn(&of_epochs(&[])).is_err());
+        assert!(drawn(&of_epochs(&[])).is_err() && drawn(&of_interlocked(&[])).is_err());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::structures::{HALF, Operation, Structures, Target};
 /// Number of operations between two checks of the stop flag.
 const OPERATIONS_PER_CHECK: u32 = 16;
 
-/// Operates and logs its operations. Half of them insert; the others remove, read a record, or set or read a value of the map. The process is a trustee of a
+/// Operates and logs its operations. Half of them insert; the others remove, read a record, or set or read a value of a map. The process is a trustee of a
 /// counter, too, and requests those of others.
 ///
 /// # Errors
@@ -36,8 +36,10 @@ pub fn work(url: &str, log: &Path, seed: u64) -> Result<()> {
                 }
                 let other = match target {
                     Target::Records => Operation::Get,
-                    Target::Map => [Operation::Get, Operation::Upsert, Operation::Remove, Operation::Remove]
-                        [rng.random_range(0..4)],
+                    Target::Map | Target::Interlocked => {
+                        [Operation::Get, Operation::Upsert, Operation::Remove, Operation::Remove]
+                            [rng.random_range(0..4)]
+                    }
                     _ => Operation::Remove,
                 };
                 let operation = if rng.random() { Operation::Insert } else { other };

@@ -84,12 +84,16 @@ pub(super) const BUGS: &[Planted] = &[
                 });
                 let late = g.chain(lists.collect::<Vec<_>>()).submit().await?;
                 let both = early.into_iter().zip(late);
-                Ok(both.map(|((before, ..), (_, seen, after))| (before, seen, after)).collect::<Vec<_>>())
+                let torn = both.map(|((before, mut seen, _), (_, late, after))| {
+                    seen.values = late.values;
+                    (before, seen, after)
+                });
+                Ok(torn.collect::<Vec<_>>())
                 });",
             ),
         ],
         invariant: "an iterator uses a list only if its state was the same before and after the READ",
-        why: "a key is returned with the place of another, or with the value of the one that had the place before",
+        why: "a key is returned with the value of another, which has its place by now",
         caught_by: Check::Linearizability,
         needs_faults: false,
     },

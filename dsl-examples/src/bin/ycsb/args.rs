@@ -30,11 +30,11 @@ pub(crate) struct Args {
     /// Operations of each thread
     #[arg(long, default_value_t = 65_536, value_parser = value_parser!(u64).range(0..=u64::from(u32::MAX)))]
     pub(crate) ops: u64,
-    /// Bytes of a value: from 32, the header of the check, to 1MiB; of inline-hash-map 8
-    #[arg(long, default_value_if("structure", INLINE, WORD), default_value = "100", value_parser = value_size)]
+    /// Bytes of a value: from 32, the header of the check, to 1MiB; of the tables of words 8
+    #[arg(long, default_value_ifs([("structure", INLINE, WORD), ("structure", INTERLOCKED, WORD)]), default_value = "100", value_parser = value_size)]
     pub(crate) value_size: usize,
-    /// Bytes of a key: 8 for words, from 16 on byte strings; of inline-hash-map 8
-    #[arg(long, default_value_if("structure", INLINE, WORD), default_value = "16", value_parser = key_size)]
+    /// Bytes of a key: 8 for words, from 16 on byte strings; of the tables of words 8
+    #[arg(long, default_value_ifs([("structure", INLINE, WORD), ("structure", INTERLOCKED, WORD)]), default_value = "16", value_parser = key_size)]
     pub(crate) key_size: usize,
     /// Compute threads of each process: up to 8192, or 262144 simulated ones
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u64).range(1..))]
@@ -69,11 +69,14 @@ pub(crate) enum Structure {
     HashMap,
     /// Its hash map of words, whose keys and values have 8 bytes
     InlineHashMap,
+    /// Its Interlocked Hash Table, whose keys and values have 8 bytes
+    Interlocked,
 }
 
-/// The name of the structure of words.
+/// The names of the structures of words.
 const INLINE: &str = "inline-hash-map";
-/// The size of its keys and its values.
+const INTERLOCKED: &str = "interlocked";
+/// The size of their keys and their values.
 const WORD: &str = "8";
 
 impl Structure {
@@ -81,12 +84,13 @@ impl Structure {
         match self {
             Self::HashMap => "hash-map",
             Self::InlineHashMap => INLINE,
+            Self::Interlocked => INTERLOCKED,
         }
     }
 
     fn has_scans(self) -> bool {
         match self {
-            Self::HashMap | Self::InlineHashMap => false,
+            Self::HashMap | Self::InlineHashMap | Self::Interlocked => false,
         }
     }
 }
@@ -173,16 +177,16 @@ impl Args {
 
     /// Returns what is wrong with the sizes of keys and values for the structure.
     fn wrong_size(&self) -> Option<String> {
-        let (key, value) = (self.key_size, self.value_size);
+        let (key, value, name) = (self.key_size, self.value_size, self.structure.name());
         match self.structure {
             Structure::HashMap if value < HEADER_BYTES => Some(format!(
                 "--value-size {value}: a value of hash-map has at least {HEADER_BYTES} bytes, the header of the check"
             )),
-            Structure::InlineHashMap if value != WORD_VALUE => {
-                Some(format!("--value-size {value}: a value of {INLINE} has {WORD_VALUE} bytes"))
+            Structure::InlineHashMap | Structure::Interlocked if value != WORD_VALUE => {
+                Some(format!("--value-size {value}: a value of {name} has {WORD_VALUE} bytes"))
             }
-            Structure::InlineHashMap if key != WORD_KEY => {
-                Some(format!("--key-size {key}: a key of {INLINE} has {WORD_KEY} bytes"))
+            Structure::InlineHashMap | Structure::Interlocked if key != WORD_KEY => {
+                Some(format!("--key-size {key}: a key of {name} has {WORD_KEY} bytes"))
             }
             _ => None,
         }
@@ -256,10 +260,12 @@ mod tests {
 
     #[test]
     fn the_sizes_of_words_need_not_be_given() {
-        let args = parsed("--structure inline-hash-map").unwrap();
-        assert_eq!((args.key_size, args.value_size), (8, 8));
-        assert!(matches!(args.form(), Some(Form::Word(_))));
-        assert!(parsed("--structure inline-hash-map --value-size 8 --key-size 8").is_ok());
+        for structure in [INLINE, INTERLOCKED] {
+            let args = parsed(&format!("--structure {structure}")).unwrap();
+            assert_eq!((args.key_size, args.value_size), (8, 8));
+            assert!(matches!(args.form(), Some(Form::Word(_))));
+            assert!(parsed(&format!("--structure {structure} --value-size 8 --key-size 8")).is_ok());
+        }
     }
 
     #[test]
@@ -294,6 +300,9 @@ mod tests {
             ("--structure inline-hash-map --workload e", "inline-hash-map has no scans"),
             ("--structure inline-hash-map --value-size 100", "--value-size 100"),
             ("--structure inline-hash-map --key-size 16", "--key-size 16"),
+            ("--structure interlocked --workload e", "interlocked has no scans"),
+            ("--structure interlocked --value-size 100", "a value of interlocked"),
+            ("--structure interlocked --key-size 16", "a key of interlocked"),
             ("--structure inline-hash-map --workload f --ops 4294967295", "--ops 4294967295"),
             ("--workload g", "'g' for '--workload"),
             ("--structure tree", "'tree' for '--structure"),

@@ -17,7 +17,7 @@
 //!
 //! Every value names its record, its writer and the writer's write, so a torn or misplaced value is found where it is read. Afterwards the value of every
 //! record must be its writer's last write of it (see `ledger`), read-modify-writes must be counted by the records, the structure must be valid and as large
-//! as the insertions make it, and every object must be freed with it. A value that is a word, as those of `inline-hash-map`, names its record by
+//! as the insertions make it, and every object must be freed with it. A value that is a word, as those of `inline-hash-map` and `interlocked`, names its record by
 //! a hash (see `packing`).
 //!
 //! On a simulated cluster (`--cluster sim:…`) the times are virtual, and the report has the latencies in round trips and the hash of the trace.
@@ -46,10 +46,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use farfield::error::Printable;
+use farfield_collections::{InlineHashMap, InterlockedHashTable};
 
 use args::{Args, Format, Structure, WORD_KEY};
 use report::Report;
-use store::{Hashed, Inline, Strings, Words};
+use store::{Hashed, Strings, Words};
 
 /// The verification has found a fault.
 const CHECK_FAILED: u8 = 1;
@@ -91,7 +92,8 @@ fn run(args: &Args) -> Result<Report, String> {
     let outcomes = match (args.structure, args.key_size) {
         (Structure::HashMap, WORD_KEY) => workload::run::<Hashed<Words>>(args),
         (Structure::HashMap, _) => workload::run::<Hashed<Strings>>(args),
-        (Structure::InlineHashMap, _) => workload::run::<Inline>(args),
+        (Structure::InlineHashMap, _) => workload::run::<InlineHashMap<u64, u64>>(args),
+        (Structure::Interlocked, _) => workload::run::<InterlockedHashTable<u64, u64>>(args),
     };
     let outcomes = outcomes.map_err(|error| error.to_string())?;
     let report = Report::new(args, &outcomes).ok_or("nothing was run")?;

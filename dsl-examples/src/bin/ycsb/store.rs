@@ -4,7 +4,10 @@ use std::borrow::Borrow;
 
 use farfield::prelude::*;
 use farfield::{Bytes, Error, Remote};
-use farfield_collections::{Counters, HashMap, HashMapRoot, InlineHashMap, InlineHashMapRoot};
+use farfield_collections::{
+    Counters, HashMap, HashMapRoot, InlineHashMap, InlineHashMapRoot, InterlockedHashTable,
+    InterlockedHashTableRoot,
+};
 
 use crate::record;
 
@@ -126,9 +129,6 @@ where
     }
 }
 
-/// An inline hash map of records, whose keys and values are words.
-pub(crate) struct Inline(InlineHashMap<u64, u64>);
-
 /// Returns a value as a word. The command line allows only values of 8 bytes.
 fn word(value: &[u8]) -> u64 {
     value.first_chunk().copied().map_or(0, u64::from_le_bytes)
@@ -138,43 +138,51 @@ fn bytes(word: u64) -> Vec<u8> {
     word.to_le_bytes().to_vec()
 }
 
-impl Store for Inline {
-    type Root = InlineHashMapRoot<u64, u64>;
+/// Implements `Store` for a map whose keys and values are words.
+macro_rules! words {
+    ($map:ident, $root:ident) => {
+        impl Store for $map<u64, u64> {
+            type Root = $root<u64, u64>;
 
-    async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self::Root>> {
-        InlineHashMap::create(ct).await
-    }
-    async fn attach(root: RemotePtr<Self::Root>, _: usize, ct: &ComputeThread) -> Result<Self> {
-        InlineHashMap::attach(root, ct).await.map(Self)
-    }
-    async fn read(&self, record: u64, ct: &ComputeThread) -> Result<Option<Vec<u8>>> {
-        Ok(self.0.get(&record, ct).await?.map(bytes))
-    }
-    async fn insert(&self, record: u64, value: &[u8], ct: &ComputeThread) -> Result<bool> {
-        self.0.insert(&record, &word(value), ct).await
-    }
-    async fn update(&self, record: u64, value: &[u8], ct: &ComputeThread) -> Result<bool> {
-        self.0.update(&record, &word(value), ct).await
-    }
-    async fn modify(
-        &self,
-        record: u64,
-        mut f: impl FnMut(&[u8]) -> Vec<u8>,
-        ct: &ComputeThread,
-    ) -> Result<Option<Vec<u8>>> {
-        let change = |value: Option<u64>| value.map(|value| word(&f(&value.to_le_bytes())));
-        Ok(self.0.modify(&record, change, ct).await?.map(bytes))
-    }
-    async fn scan(&self, _: u64, _: u64, _: &ComputeThread) -> Result<Vec<Vec<u8>>> {
-        Err(Error::other("a hash map has no scans"))
-    }
-    async fn check(&self, ct: &ComputeThread) -> Result<u64> {
-        self.0.check(ct).await
-    }
-    async fn destroy(self, ct: &ComputeThread) -> Result<()> {
-        self.0.destroy(ct).await
-    }
-    fn counters(&self) -> Counters {
-        self.0.counters()
-    }
+            async fn create(ct: &ComputeThread) -> Result<RemotePtr<Self::Root>> {
+                $map::create(ct).await
+            }
+            async fn attach(root: RemotePtr<Self::Root>, _: usize, ct: &ComputeThread) -> Result<Self> {
+                $map::attach(root, ct).await
+            }
+            async fn read(&self, record: u64, ct: &ComputeThread) -> Result<Option<Vec<u8>>> {
+                Ok($map::get(self, &record, ct).await?.map(bytes))
+            }
+            async fn insert(&self, record: u64, value: &[u8], ct: &ComputeThread) -> Result<bool> {
+                $map::insert(self, &record, &word(value), ct).await
+            }
+            async fn update(&self, record: u64, value: &[u8], ct: &ComputeThread) -> Result<bool> {
+                $map::update(self, &record, &word(value), ct).await
+            }
+            async fn modify(
+                &self,
+                record: u64,
+                mut f: impl FnMut(&[u8]) -> Vec<u8>,
+                ct: &ComputeThread,
+            ) -> Result<Option<Vec<u8>>> {
+                let change = |value: Option<u64>| value.map(|value| word(&f(&value.to_le_bytes())));
+                Ok($map::modify(self, &record, change, ct).await?.map(bytes))
+            }
+            async fn scan(&self, _: u64, _: u64, _: &ComputeThread) -> Result<Vec<Vec<u8>>> {
+                Err(Error::other("a hash map has no scans"))
+            }
+            async fn check(&self, ct: &ComputeThread) -> Result<u64> {
+                $map::check(self, ct).await
+            }
+            async fn destroy(self, ct: &ComputeThread) -> Result<()> {
+                $map::destroy(self, ct).await
+            }
+            fn counters(&self) -> Counters {
+                $map::counters(self)
+            }
+        }
+    };
 }
+
+words!(InlineHashMap, InlineHashMapRoot);
+words!(InterlockedHashTable, InterlockedHashTableRoot);
