@@ -30,7 +30,7 @@
 //! 1. A slot links to nothing, then to one element list, then to one pointer list: each link has one value of each kind at most.
 //! 2. The words of an element list change only under the lock of its slot, while the slot links to it. An element list that is replaced does not change any more.
 //! 3. The key of a pair does not change while the state has it as present. An insertion writes key and value before the state.
-//! 4. Each change of the present pairs adds to the state's version of 56 bits, so a list's states do not recur.
+//! 4. Each change of the present pairs adds to the state's version of 55 bits, so a list's states do not recur.
 //! 5. A key is in one list at most: that at the end of its path, which the table's seed determines.
 //! 6. The CAS of a lock hits a slot, which lives as long as the table: never memory that was freed.
 //!

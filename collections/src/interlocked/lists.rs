@@ -17,6 +17,8 @@ pub(super) const PAIRS: usize = 8;
 const PRESENT: u64 = (1 << PAIRS) - 1;
 /// The version that a change of the keys adds.
 const VERSION: u64 = 1 << PAIRS;
+/// Set in each state: without it a sweep could take a small one for an address, and leave the memory of a dead client that is there.
+const NO_ADDRESS: u64 = 1 << 63;
 /// The slots of the root. A pointer list has twice as many as its parent.
 pub(super) const ROOT_SLOTS: u64 = 1024;
 /// The most pointer lists on a path. Their slots number 2^75 together, so 9 keys share such a path only if their hashes are equal.
@@ -73,6 +75,11 @@ pub(super) type ListLink<'g> = Tagged<'g, List, ListTag>;
 pub(super) type SlotPlace = Place<'static, Slot>;
 
 impl State {
+    /// Returns the state of a new list, in which the first pairs are present.
+    fn of(pairs: usize) -> Self {
+        Self(NO_ADDRESS | ((1 << pairs) - 1))
+    }
+
     /// Returns the pairs that are present.
     pub(super) fn present(self) -> impl Iterator<Item = usize> {
         (0..PAIRS).filter(move |pair| self.0 >> pair & 1 == 1)
@@ -408,7 +415,7 @@ impl Lists {
 async fn elements(near: RemotePtr<List>, pairs: &[(u64, u64)], ct: &ComputeThread) -> Result<Owned<List>> {
     let pair = |number: usize| pairs.get(number).copied().unwrap_or_default();
     let init = List::init(Vec::new())
-        .state(State((1 << pairs.len()) - 1))
+        .state(State::of(pairs.len()))
         .keys(std::array::from_fn(|number| pair(number).0))
         .values(std::array::from_fn(|number| pair(number).1));
     List::new_in(ct.near(near), init).await
@@ -427,7 +434,7 @@ mod tests {
 
     #[test]
     fn keys_that_are_inserted_and_removed_change_the_version() {
-        let mut state = State(0);
+        let mut state = State::of(0);
         for pair in 0..PAIRS {
             assert_eq!(state.vacant(), Some(pair));
             state = state.toggled(pair);
