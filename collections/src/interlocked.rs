@@ -2,7 +2,8 @@
 //!
 //! After Jenkins, Zhou and Spear ("Redesigning Go's Built-In Map to Support Concurrent Operations", PACT 2017). Dewan and Jenkins ("Paving the Way for Distributed
 //! Non-Blocking Algorithms and Data Structures in the Partitioned Global Address Space Model", 2020) built their reclamation of remote memory for it. Keys and values are words, as in
-//! [`InlineHashMap`](crate::InlineHashMap), which needs less memory. This table never moves a key again once its neighbours have other slots, and its iterators share the work.
+//! [`InlineHashMap`](crate::InlineHashMap), which needs less memory. Here the tables that lead to a key are never replaced, so what a client remembers of them stays true, and the threads of a
+//! run can share an iteration.
 //!
 //! # The scheme
 //!
@@ -22,8 +23,8 @@
 //!  null ── insertion, one CAS ──▶ element list ── insertion of a ninth pair, under the lock ──▶ pointer list
 //! ```
 //!
-//! It never goes back. So a pointer list is never removed, and what a client remembers of one stays true. Lists below a slot are on its memory node. A list has 176 bytes with its
-//! length, a slot 16.
+//! It never goes back. So a pointer list is never removed, and what a client remembers of one stays true. Lists below a slot are on its memory node. An element list has 144 bytes, and a
+//! slot 16: all pointer lists of the first two levels have 32 MiB.
 //!
 //! # Invariants
 //!

@@ -1,7 +1,7 @@
 //! The programs of the book's chapter "Choosing a structure".
 
 use farfield::prelude::*;
-use farfield_collections::{Array, PriorityQueue, Ring, SkipList};
+use farfield_collections::{Array, InterlockedHashTable, PriorityQueue, Ring, SkipList};
 
 #[test]
 fn an_array_is_summed_by_all_threads() -> Result<()> {
@@ -25,6 +25,28 @@ fn an_array_is_summed_by_all_threads() -> Result<()> {
     })?;
     assert_eq!(sums.iter().sum::<u64>(), 100_000 * 99_999 / 2);
     // ANCHOR_END: array
+    Ok(())
+}
+
+#[test]
+fn all_threads_iterate_over_a_table_together() -> Result<()> {
+    // ANCHOR: interlocked
+    let sums = Cluster::connect("local:nodes=4")?.run(8, async |ct| {
+        let create = async || InterlockedHashTable::<u64, u64>::create(ct).await;
+        let degrees = InterlockedHashTable::attach(ct.root_or_init("degrees", create).await?, ct).await?;
+        for edge in 0..500 {
+            let vertex = (edge * edge + ct.index() as u64) % 1009;
+            degrees.modify(&vertex, |degree| Some(degree.unwrap_or(0) + 1), ct).await?;
+        }
+        ct.barrier("counted").await?;
+        let (mut mine, mut sum) = (degrees.share(ct), 0);
+        while let Some((_vertex, degree)) = mine.next().await? {
+            sum += degree;
+        }
+        Ok(sum)
+    })?;
+    assert_eq!(sums.iter().sum::<u64>(), 8 * 500);
+    // ANCHOR_END: interlocked
     Ok(())
 }
 

@@ -7,7 +7,6 @@
 //! Afterwards the table must be valid, and have all keys. Prints a table as CSV, and for each phase how flat an operation's time is: the longest over the shortest.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Parser;
 use farfield::prelude::*;
@@ -38,9 +37,11 @@ const PHASES: [&str; 3] = ["insert", "get", "share"];
 struct Point {
     /// Virtual time of an operation in each phase, averaged over the threads.
     ns_per_op: [f64; PHASES.len()],
+    /// Chains of an insertion, averaged: its round trips, and those that it posts without waiting.
+    chains: f64,
     /// Element lists that became pointer lists.
     pointer_lists: u64,
-    /// Insertions and look-ups that waited for a lock.
+    /// Insertions that waited for a lock.
     waits: u64,
     trace_hash: u64,
 }
@@ -56,7 +57,7 @@ fn measure(args: &Args, nodes: u16) -> Result<Point> {
         let mine = (0..keys).map(|key| key * threads + ct.index() as u64);
         let table = InterlockedHashTable::attach(root, ct).await?;
         ct.barrier("attached").await?;
-        let began = ct.now();
+        let (before, began) = (ct.metrics(), ct.now());
         for key in mine.clone() {
             if !table.insert(&key, &!key, ct).await? {
                 return Err(farfield::Error::other(format!("the key {key} was there")));
@@ -64,6 +65,7 @@ fn measure(args: &Args, nodes: u16) -> Result<Point> {
         }
         let inserted = ct.now().saturating_sub(began);
         let counters = table.counters();
+        let chains = (ct.metrics() - before).chains;
         ct.barrier("inserted").await?;
         let table = InterlockedHashTable::attach(root, ct).await?;
         let began = ct.now();
@@ -80,7 +82,7 @@ fn measure(args: &Args, nodes: u16) -> Result<Point> {
         }
         let iterated = ct.now().saturating_sub(began);
         ct.barrier("iterated").await?;
-        let counts = (shared, counters.growths, counters.waits);
+        let counts = [shared, chains, counters.growths, counters.waits];
         if ct.index() == 0 {
             let found = table.check(ct).await?;
             if found != keys * threads {
@@ -91,26 +93,33 @@ fn measure(args: &Args, nodes: u16) -> Result<Point> {
         }
         Ok(([inserted, found, iterated], counts))
     })?;
-    if each.iter().map(|(_, (shared, ..))| shared).sum::<u64>() != keys * threads {
-        return Err(farfield::Error::other("the shares have not each key once"));
+    let [shared, chains, pointer_lists, waits] =
+        std::array::from_fn(|count| each.iter().map(|(_, counts)| counts[count]).sum::<u64>());
+    if shared != keys * threads {
+        return Err(farfield::Error::other(format!("{shared} keys are in the shares")));
     }
     #[allow(clippy::cast_precision_loss)]
-    let per_op = |took: Duration| took.as_secs_f64() * 1e9 / (keys * threads) as f64;
+    let per_key = |sum: f64| sum / (keys * threads) as f64;
+    let ns = |phase: usize| each.iter().map(|(took, _)| took[phase].as_secs_f64() * 1e9).sum();
     Ok(Point {
-        ns_per_op: std::array::from_fn(|phase| each.iter().map(|(took, _)| per_op(took[phase])).sum()),
-        pointer_lists: each.iter().map(|(_, (_, growths, _))| growths).sum(),
-        waits: each.iter().map(|(_, (.., waits))| waits).sum(),
+        ns_per_op: std::array::from_fn(|phase| per_key(ns(phase))),
+        #[allow(clippy::cast_precision_loss)]
+        chains: per_key(chains as f64),
+        pointer_lists,
+        waits,
         trace_hash: cluster.simulation().map_or(0, |simulation| simulation.trace_hash()),
     })
 }
 
 fn run(args: &Args) -> Result<()> {
-    println!("nodes,insert_ns,get_ns,share_ns,pointer_lists,waits,trace_hash");
+    println!("nodes,insert_ns,get_ns,share_ns,insert_chains,pointer_lists,waits,trace_hash");
     let (mut least, mut most) = ([f64::MAX; PHASES.len()], [0.0_f64; PHASES.len()]);
     for nodes in (0..16).map(|shift| 1_u16 << shift).take_while(|nodes| *nodes <= args.max_nodes) {
-        let Point { ns_per_op, pointer_lists, waits, trace_hash } = measure(args, nodes)?;
+        let Point { ns_per_op, chains, pointer_lists, waits, trace_hash } = measure(args, nodes)?;
         let [insert, get, share] = ns_per_op;
-        println!("{nodes},{insert:.1},{get:.1},{share:.1},{pointer_lists},{waits},{trace_hash:016x}");
+        println!(
+            "{nodes},{insert:.1},{get:.1},{share:.1},{chains:.3},{pointer_lists},{waits},{trace_hash:016x}"
+        );
         least = std::array::from_fn(|phase| least[phase].min(ns_per_op[phase]));
         most = std::array::from_fn(|phase| most[phase].max(ns_per_op[phase]));
     }

@@ -1,7 +1,8 @@
 //! The table of `cargo xtask interlocked`: a row for each number of nodes.
 
 /// The header of the table.
-pub(crate) const HEADER: &str = "nodes,insert_ns,get_ns,share_ns,pointer_lists,waits,trace_hash";
+pub(crate) const HEADER: &str =
+    "nodes,insert_ns,get_ns,share_ns,insert_chains,pointer_lists,waits,trace_hash";
 
 /// The plotted columns of a row.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +36,7 @@ mod tests {
 
     #[test]
     fn a_table_can_be_read() {
-        let csv = format!("{HEADER}\n4,6000.5,5000.0,800.1,1024,9,ab\n");
+        let csv = format!("{HEADER}\n4,6000.5,5000.0,800.1,2.9,1024,9,ab\n");
         let point = Point { nodes: 4, insert_ns: 6000.5, get_ns: 5000.0, share_ns: 800.1 };
         assert_eq!(points(&csv), Ok(vec![point]));
         assert!(points("nodes\n").unwrap_err().contains("first line"));
