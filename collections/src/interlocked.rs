@@ -1,7 +1,7 @@
 //! The Interlocked Hash Table: a tree of lists, whose pairs are changed under locks, and over which all threads iterate together.
 //!
 //! After Jenkins, Zhou and Spear ("Redesigning Go's Built-In Map to Support Concurrent Operations", PACT 2017). Dewan and Jenkins ("Paving the Way for Distributed
-//! Non-Blocking Algorithms and Data Structures in the Partitioned Global Address Space Model", 2020) built their reclamation of remote memory for it. Keys and values are words, as in
+//! Non-Blocking Algorithms and Data Structures in the Partitioned Global Address Space Model", 2020) have ported it to distributed memory, with their reclamation. Keys and values are words, as in
 //! [`InlineHashMap`](crate::InlineHashMap), which needs less memory. Here the tables that lead to a key are never replaced, so what a client remembers of them stays true, and the threads of a
 //! run can share an iteration.
 //!

@@ -1,7 +1,7 @@
 //! Measures insertions into an Interlocked Hash Table in the simulator as the number of compute nodes grows.
 //!
 //! The setting is that of Dewan and Jenkins, "Paving the way for Distributed Non-Blocking Algorithms and Data Structures in the Partitioned Global Address Space model"
-//! (2020), who built their reclamation for this table. Each node has a memory node and a compute node with some threads. Each thread inserts keys of its own into one
+//! (2020), who have ported this table. Each node has a memory node and a compute node with some threads. Each thread inserts keys of its own into one
 //! table that is empty at first, then looks them up with a new handle, and then iterates over its share of all keys. The work of a thread is the same on any number of nodes.
 //!
 //! Afterwards the table must be valid, and have all keys. Prints a table as CSV, and for each phase how flat an operation's time is: the longest over the shortest.
