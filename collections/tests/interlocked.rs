@@ -250,7 +250,7 @@ fn each_future_can_be_dropped_at_each_await() {
                 polled(polls, table.len(ct)).await?;
                 polled(polls, table.recover(ct)).await?;
             }
-            assert!(table.counters().growths >= 32, "{:?}", table.counters());
+            assert!(table.counters().growths >= 8, "{:?}", table.counters());
             table.recover(ct).await?;
             for old in (10..=key).step_by(10) {
                 assert_eq!(table.get(&(old + 1), ct).await?, Some(1), "{old}");
