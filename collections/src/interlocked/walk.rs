@@ -59,8 +59,10 @@ impl Walk {
     pub(super) fn from(lists: &Lists, slot: u64) -> Self {
         let (parts, slot) = (lists.parts.len() as u64, slot % ROOT_SLOTS);
         let begin = |part: u64| slot.saturating_sub(part).div_ceil(parts);
-        let behind = (0..parts).map(|part| lists.root(part, begin(part)..part_len(part, parts)));
-        let before = (0..parts).map(|part| lists.root(part, 0..begin(part)));
+        // That of the slot comes first.
+        let order = || (slot..slot + parts).map(|slot| slot % parts);
+        let behind = order().map(|part| lists.root(part, begin(part)..part_len(part, parts)));
+        let before = order().map(|part| lists.root(part, 0..begin(part)));
         Self(behind.chain(before).filter(|piece| !piece.slots.is_empty()).collect())
     }
 
