@@ -36,6 +36,8 @@ const RESERVED: &[&str] = &[
 
 /// The mark bits that every link has: those below the smallest alignment.
 const MARK_BITS: u32 = 3;
+/// The most mark bits that a link can have: `MOST_MARKS` of the runtime.
+const MOST_MARKS: u32 = 6;
 
 /// Rejects marks that a link cannot have.
 pub(crate) fn marks(
@@ -59,10 +61,14 @@ pub(crate) fn marks(
     }
     let to_itself =
         last_segment(element).into_iter().flat_map(arguments).any(|ty| is_called(ty, &owner.to_string()));
-    let bits = if to_itself { align.trailing_zeros() } else { MARK_BITS };
+    let bits = if to_itself { align.trailing_zeros().min(MOST_MARKS) } else { MARK_BITS };
     if let Some(beyond) = names.get(bits as usize) {
         let aligned = if to_itself { align } else { 1 << MARK_BITS };
-        let more = if to_itself { "; `#[remote(align = N)]` makes room for more" } else { "" };
+        let more = match (to_itself, bits) {
+            (true, MOST_MARKS) => ": the most that a link can have",
+            (true, _) => "; `#[remote(align = N)]` makes room for more",
+            (false, _) => "",
+        };
         let count = names.len();
         let message =
             format!("a link to an object aligned to {aligned} bytes has {bits} mark bits, not {count}{more}");

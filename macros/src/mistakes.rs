@@ -145,6 +145,11 @@ fn marks_that_a_link_cannot_have_are_refused() {
     );
     let wider = "struct Node { #[marks(a, b, c, d, e, f)] next: Link<Node> }";
     assert_eq!(outcome("align = 64", wider).0, [""; 0]);
+    let too_many = "struct Node { #[marks(a, b, c, d, e, f, g)] next: Link<Node> }";
+    assert_eq!(
+        outcome("align = 128", too_many).0,
+        ["a link to an object aligned to 128 bytes has 6 mark bits, not 7: the most that a link can have"]
+    );
     check("#[marks(a, a)] next: Link<Self>", &["the mark `a` is declared twice"]);
     check("#[marks] next: Link<Self>", &["name the marks: `#[marks(deleted)]`"]);
     check("#[marks()] next: Link<Self>", &["name the marks: `#[marks(deleted)]`"]);

@@ -321,7 +321,7 @@ pub use farfield_macros::main;
 /// | `#[remote(align = N)]` | objects are aligned to `N` bytes: a power of two from 8 to 4096 |
 /// | `#[remote(crate = path)]` | the path of this crate, if it was renamed |
 /// | `#[local]`, `#[local(default = EXPR)]` | the field is in the handle only |
-/// | `#[marks(a, b)]` | names for the mark bits of a [`Link`], an array or a [`Tail`] of them, lowest first |
+/// | `#[marks(a, b)]` | names for the mark bits of a [`Link`], an array or a [`Tail`] of them, lowest first: 3, or up to 6 for a link of a struct to itself, one for each zero bit of its alignment |
 /// | `#[marks(like = path)]` | the same marks as another link's, by the type that declares them (`NodeMarked`) |
 /// | `#[accessor(name)]` | the name of the field's accessors, if not the field's |
 ///

@@ -557,6 +557,64 @@ fn a_checkpoint_is_private_and_follows_no_link() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
+/// A node of a list whose links have all marks that there are.
+#[remote(align = 64)]
+struct Aligned {
+    number: u64,
+    #[marks(a, b, c, d, e, f)]
+    next: Link<Aligned>,
+}
+
+#[test]
+fn objects_are_reachable_by_links_with_any_marks() {
+    let file = std::env::temp_dir().join(format!("farfield-marked-{}", std::process::id()));
+    let (node, other) = (Node::new("marked"), Node::new("marked-restored"));
+    let source = node.connect();
+    let made = source.run(1, async |ct| {
+        let first = Aligned::new_in(ct, Aligned::init(0)).await?.write(ct).await?;
+        let (g, mut last) = (ct.pin(), first);
+        for (number, marks) in (1..).zip([0b10_0000, 0b00_1000, 0b11_1111]) {
+            let next = Aligned::new_in(ct, Aligned::init(number)).await?.write(ct).await?;
+            last.next().store(&g, next).await?;
+            let marked = last.next().load(&g).await?.with_marks(marks);
+            last.next().store(&g, marked).await?;
+            last = next;
+        }
+        ct.publish("first", first).await?;
+        let dumped = format!("{:?}", ct.dump("first", 3, 100).await?);
+        assert!(
+            ["marks: 32", "marks: 8", "marks: 63"].iter().all(|marks| dumped.contains(marks)),
+            "{dumped}"
+        );
+        Ok(())
+    });
+    made.unwrap();
+    source.checkpoint(&file).unwrap();
+    let restored = other.connect();
+    restored.restore(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    for cluster in [source, restored] {
+        let found = cluster.run(1, async |ct| {
+            let live: u64 = ct.heap_use().await?.iter().map(|usage| usage.live_bytes).sum();
+            assert_eq!(live, 4 * 64);
+            // They would get the memory of objects that were taken for lost.
+            for _ in 0..500 {
+                Aligned::new_in(ct, Aligned::init(9)).await?.write(ct).await?;
+            }
+            let g = ct.pin();
+            let mut at = ct.lookup::<Aligned>("first").await?.next().load(&g).await?;
+            let mut found = Vec::new();
+            while !at.is_null() {
+                let node = at.read(&g).await?;
+                found.push((node.number, at.marks()));
+                at = node.next;
+            }
+            Ok(found)
+        });
+        assert_eq!(found.unwrap(), [vec![(1, 0b10_0000), (2, 0b00_1000), (3, 0b11_1111)]]);
+    }
+}
+
 /// The directory of this user's clusters.
 fn clusters() -> PathBuf {
     let me = fs::metadata("/proc/self").unwrap().uid();

@@ -130,9 +130,9 @@ const TCP_NODES: usize = 2;
 /// Exit code of a worker whose operation failed, for example because it was evicted.
 const EVICTED: i32 = 2;
 const BETWEEN_KILLS: std::ops::Range<u64> = 60..140;
-/// Limit of the bytes that only a collection without processes finds: numbers in memory may look like addresses inside their blocks. In most runs 0 to 600 bytes are
-/// found, of 1 to 2 MB that were swept; now and then with one of the largest blocks, the pairs of clients and trustees, of 4 KiB.
-const MOST_LEFT_BYTES: u64 = 4 * 4096;
+/// Limit of the bytes that only a collection without processes finds: numbers in memory may look like the addresses of blocks. It allows for one of the largest blocks, the
+/// pairs of clients and trustees.
+const MOST_LEFT_BYTES: u64 = 4096;
 /// Timeout after the last kill for sweeping all memory of dead processes.
 const SWEPT_WITHIN: Duration = Duration::from_secs(30);
 /// Limit of the average bytes that a dead worker leaks: it has two threads, nodes of two sizes and seven structures. See the book's chapter

@@ -206,11 +206,7 @@ impl ComputeThread {
                                 }
                             }
                         }
-                        _ => pending.extend(
-                            words
-                                .iter()
-                                .map(|word| (Address::from_bits(link_target(*word).bits() & !7), None)),
-                        ),
+                        _ => pending.extend(words.iter().map(|word| (link_target(*word), None))),
                     }
                 }
             }
@@ -218,13 +214,13 @@ impl ComputeThread {
         Ok(live)
     }
 
-    /// Takes objects that are not marked yet, and marks them: as many as one round trip reads.
+    /// Takes objects that are not marked yet, and marks them: as many as one round trip reads. Pointers from objects without a description may have a link's marks.
     fn take_unmarked(pending: &mut Vec<(Address, Type)>, map: &mut Map) -> Vec<(Block, Type)> {
         let (mut objects, mut words) = (Vec::new(), 0);
         while objects.len() < OBJECTS_PER_CHAIN
             && let Some((at, of)) = pending.pop()
         {
-            let Some(block) = map.block(at) else { continue };
+            let Some(block) = map.target(at) else { continue };
             words += words_of(block);
             if words > WORDS_PER_READ && !objects.is_empty() {
                 pending.push((at, of));

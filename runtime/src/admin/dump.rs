@@ -15,7 +15,7 @@ use std::pin::Pin;
 use crate::error::{self, Error, Result};
 use crate::session::ComputeThread;
 use farfield_words::Address;
-use farfield_words::layouts::{FieldKind, Layouts, TypeLayout};
+use farfield_words::layouts::{FieldKind, Layouts, TypeLayout, split_link};
 use farfield_words::{Pod, WORD_BYTES};
 
 /// An object, decoded by its description.
@@ -289,8 +289,10 @@ impl Dump<'_> {
                 }
                 None => DumpedValue::Plain(format!("a {name}")),
             },
-            (FieldKind::Pointer(to) | FieldKind::Link(to), Some(word)) => {
-                self.pointer(Address::from_bits(word & !7), word & 7, to, depth)
+            (FieldKind::Pointer(to), Some(word)) => self.pointer(Address::from_bits(word), 0, to, depth),
+            (FieldKind::Link { to, mark_bits }, Some(word)) => {
+                let (address, marks) = split_link(word, *mark_bits);
+                self.pointer(address, marks, to, depth)
             }
             (FieldKind::Tagged(to), Some(word)) => {
                 self.pointer(Address::from_compressed(word), word >> 48, to, depth)
@@ -303,7 +305,7 @@ impl Dump<'_> {
             }
             (
                 FieldKind::Pointer(_)
-                | FieldKind::Link(_)
+                | FieldKind::Link { .. }
                 | FieldKind::Tagged(_)
                 | FieldKind::Lock
                 | FieldKind::Tail { .. },

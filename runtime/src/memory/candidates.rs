@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Result;
+use crate::segment::classes::{MAX_ALIGN, block_align};
 use crate::segment::control::{ListHead, ListRange};
 use crate::segment::decode::corrupted_as;
 use crate::segment::grid::Grid;
@@ -92,6 +93,14 @@ struct IndexedRange {
     first: Block,
     count: usize,
     bit: usize,
+}
+
+impl IndexedRange {
+    /// The block of a bit.
+    fn block(&self, index: usize) -> Block {
+        let bytes = self.first.bytes;
+        Block { address: self.first.address.add((index - self.bit) as u64 * bytes), bytes }
+    }
 }
 
 /// A list of candidates. A candidate is identified by the index of its bit.
@@ -209,29 +218,41 @@ impl Candidates {
     }
 
     pub(crate) fn block(&self, index: usize) -> Block {
-        let range = &self.ranges[self.ranges.partition_point(|range| range.bit <= index) - 1];
-        let bytes = range.first.bytes;
-        Block { address: range.first.address.add((index - range.bit) as u64 * bytes), bytes }
+        self.ranges[self.ranges.partition_point(|range| range.bit <= index) - 1].block(index)
+    }
+
+    /// The candidate that an address is in, and its range.
+    fn range_at(&self, at: Address) -> Option<(&IndexedRange, usize)> {
+        let range =
+            &self.ranges[self.ranges.partition_point(|range| range.first.address <= at).checked_sub(1)?];
+        let within = (at.bits() - range.first.address.bits()) / range.first.bytes;
+        let index = range.bit + within as usize;
+        (within < range.count as u64 && self.is_listed(index)).then_some((range, index))
     }
 
     /// The candidate that an address is in.
     pub(crate) fn at(&self, at: Address) -> Option<usize> {
-        let range =
-            &self.ranges[self.ranges.partition_point(|range| range.first.address <= at).checked_sub(1)?];
-        let within = (at.bits() - range.first.address.bits()) / range.first.bytes;
-        (within < range.count as u64)
-            .then_some(range.bit + within as usize)
-            .filter(|index| self.is_listed(*index))
+        self.range_at(at).map(|(_, index)| index)
     }
 
     fn is_listed(&self, index: usize) -> bool {
         self.listed[index / BITS] & 1 << (index % BITS) != 0
     }
 
-    /// The candidate that a word points to, if it is a link of any kind.
+    /// The candidate that a word points to, if it is a link of any kind: it has the address at which the block's object begins, and marks.
     pub(crate) fn in_word(&self, word: u64) -> Option<usize> {
-        // A link's marks are smaller than a block, so the address stays in it.
-        self.at(link_target(word))
+        let link = link_target(word);
+        let (range, index) = self.range_at(link)?;
+        let Block { address, bytes } = range.block(index);
+        let is_target = if range.count > 1 {
+            address.marks_of(link, block_align(bytes)).is_some()
+        } else {
+            // Perhaps a run of chunks: the object begins at the first multiple of its alignment, which the list does not have.
+            let mut aligns = (0..=MAX_ALIGN.trailing_zeros()).map(|bits| 1 << bits);
+            let start = |align| Address::new(address.segment(), address.offset().next_multiple_of(align));
+            aligns.any(|align| start(align).marks_of(link, MAX_ALIGN).is_some())
+        };
+        is_target.then_some(index)
     }
 
     /// Vetoes the object at an address as used.
@@ -333,6 +354,25 @@ mod tests {
             assert_eq!(candidates.at(Address::new(1, offset)), None, "{offset}");
         }
         assert_eq!(candidates.at(Address::new(0, 4096)), None);
+    }
+
+    #[test]
+    fn a_word_points_to_the_beginning_of_a_candidate_with_marks() {
+        let (candidates, _) = candidates();
+        let found = |offset: u64| candidates.in_word(Address::new(1, offset).bits());
+        // Blocks of 48 bytes are aligned to 16.
+        for (start, end, index) in [(4096, 4096 + 16, 0), (4096 + 48, 4096 + 64, 1), (16384, 16384 + 64, 128)]
+        {
+            assert_eq!([found(start), found(start + 7), found(end - 1)], [Some(index); 3]);
+        }
+        assert_eq!([4096 + 16, 16384 + 64, 16384 + 4095, 16384 + 4096].map(found), [None; 4]);
+        assert_eq!(candidates.in_word(Address::new(1, 4096 + 48).compress().unwrap()), Some(1));
+        // Where chunks begin at a multiple of 1,024 only, an object in them may begin at one of 2,048 or 4,096.
+        let mut range = BlockRange::new(block(17 << 10, 40_000), 1);
+        range.add(0);
+        let candidates = Candidates::new(2, &[range]);
+        let found = |kib: u64| candidates.in_word(Address::new(1, kib << 10 | 63).bits());
+        assert_eq!([16, 17, 18, 19, 20, 24].map(found), [None, Some(0), Some(0), None, Some(0), None]);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! A map of far memory: the uses of chunks, and marks of blocks.
 
 use super::candidates::BlockRange;
-use crate::segment::classes::Class;
+use crate::segment::classes::{Class, block_align};
 use crate::segment::grid::{ChunkRun, Grid, Use};
 use farfield_words::Address;
 use farfield_words::Block;
+use farfield_words::MOST_MARKS;
 use farfield_words::WORD_BYTES;
+use farfield_words::mark_bits;
 
 /// The uses of chunks, and the marked blocks.
 pub(crate) struct Map {
@@ -39,6 +41,17 @@ impl Map {
             }
             _ => None,
         }
+    }
+
+    /// The block that a link leads to, if there is one: `link` is its word, taken for an address.
+    pub(crate) fn target(&self, link: Address) -> Option<Block> {
+        let starts = mark_bits(WORD_BYTES)..=MOST_MARKS;
+        let starts = starts.map(|bits| Address::from_bits(link.bits() >> bits << bits));
+        starts.filter_map(|start| self.block(start)).find(|block| {
+            // A block that is no class's may have any alignment.
+            let align = self.grid.class_of(block.bytes).map_or(u64::MAX, |class| block_align(class.bytes()));
+            block.address.marks_of(link, align).is_some()
+        })
     }
 
     /// The index of the word with a block's bit, and the bit.
@@ -148,5 +161,30 @@ impl Map {
             let usage = |map: &Self| map.tables[segment].get(chunk as usize).copied();
             usage(self) == usage(other)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farfield_words::geometry::Geometry;
+
+    #[test]
+    fn a_link_with_any_marks_leads_to_its_block_and_no_other_word_does() {
+        let grid = Grid::new(Geometry::new(1, 1, 1 << 20).unwrap());
+        let small = |bytes| Use::Small(Class::of(bytes).unwrap());
+        let tables = vec![vec![small(64), small(40), Use::Large(2), Use::Continued]];
+        let map = Map::new(grid, tables, 1 << 20);
+        let in_chunk = |chunk: u64, offset: u64| grid.start(0, chunk).add(offset);
+        let target = |at: Address| map.target(at).map(|block| (block.address, block.bytes));
+        let (first, second) = (in_chunk(0, 0), in_chunk(0, 64));
+        assert_eq!([target(first), target(first.add(63))], [Some((first, 64)); 2]);
+        assert_eq!([target(second), target(second.add(33))], [Some((second, 64)); 2]);
+        let narrow = in_chunk(1, 40);
+        assert_eq!([target(narrow), target(narrow.add(7))], [Some((narrow, 40)); 2]);
+        assert_eq!([target(narrow.add(8)), target(narrow.add(39))], [None; 2]);
+        let large = in_chunk(2, 0);
+        assert_eq!([target(large), target(large.add(63))], [Some((large, 2 * grid.chunk_bytes())); 2]);
+        assert_eq!([target(large.add(64)), target(in_chunk(3, 0)), target(Address::NULL)], [None; 3]);
     }
 }

@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::pointer::{Address, RemotePtr};
-use farfield_words::Remote;
+use farfield_words::{Remote, mark_bits};
 
 /// The type of the object and that of the marks. As a function's result they do not restrict sending the pointer between threads.
 type Pointee<T, M> = fn() -> (T, M);
@@ -97,7 +97,7 @@ impl<M: Marks> MaybeMarks for M {
 pub struct Shared<'g, T, M: MaybeMarks = ()> {
     /// The object's address. Stored, since dereferencing returns a reference to it.
     address: Address,
-    /// With marks, the link's word: the address, and the marks in the bits that are zero by its alignment. A traversal keeps its pointers in the memory
+    /// With marks, the link's word: the address, and the marks in the lowest bits that are zero by its alignment. A traversal keeps its pointers in the memory
     /// of its `async fn`, where each word is a store at each step, so a pointer without marks has none.
     kept: M::Kept,
     guard: PhantomData<(&'g (), Pointee<T, M>)>,
@@ -165,11 +165,11 @@ impl<'g, T, M: MaybeMarks> Shared<'g, T, M> {
 }
 
 impl<T: Remote, M: MaybeMarks> Shared<'_, T, M> {
-    /// The number of mark bits in a link to `T` with named marks: the zero bits of its alignment.
-    pub const MARK_BITS: u32 = T::ALIGN.trailing_zeros();
-    const MARK_MASK: u64 = T::ALIGN as u64 - 1;
+    /// The number of mark bits in a link to `T` with named marks: the zero bits of its alignment, 6 at most.
+    pub const MARK_BITS: u32 = mark_bits(T::ALIGN);
+    const MARK_MASK: u64 = (1 << Self::MARK_BITS) - 1;
 
-    /// Decodes a link's word. Without named marks, a word with bits below the object's alignment is a wrong address, and its use an error.
+    /// Decodes a link's word. A word with other bits below the object's alignment than those of named marks is a wrong address, and its use an error.
     #[inline]
     pub(crate) fn from_word(word: u64) -> Self {
         let (address, kept) = M::decode(word, Self::MARK_MASK);
@@ -178,7 +178,7 @@ impl<T: Remote, M: MaybeMarks> Shared<'_, T, M> {
 }
 
 impl<T: Remote, M: Marks> Shared<'_, T, M> {
-    /// Returns the same address with exactly these marks. Bits beyond `T`'s alignment are dropped.
+    /// Returns the same address with exactly these marks. Bits beyond the [number of marks](Self::MARK_BITS) are dropped.
     ///
     /// `#[marks(…)]` generates named methods that call this.
     #[inline]

@@ -69,6 +69,26 @@ impl Address {
     }
 }
 
+/// The most marks that a link can have: as many as an object that is aligned to a cache line has zero bits in its address.
+pub const MOST_MARKS: u32 = 6;
+
+/// Returns the number of marks that a link to an object of this alignment can have: a bit for each zero bit of its address, up to [`MOST_MARKS`].
+#[inline]
+pub const fn mark_bits(align: usize) -> u32 {
+    let zeros = align.trailing_zeros();
+    if zeros < MOST_MARKS { zeros } else { MOST_MARKS }
+}
+
+impl Address {
+    /// Returns the marks of a link to an object at this address, which is aligned to `align` bytes at most. `link` is the link's word, taken for an address. `None` if no
+    /// such link has this word.
+    #[inline]
+    pub const fn marks_of(self, link: Self, align: u64) -> Option<u64> {
+        let marks = link.0.wrapping_sub(self.0);
+        if marks < align && marks >> MOST_MARKS == 0 { Some(marks) } else { None }
+    }
+}
+
 /// The bit that distinguishes a compressed address from a plain one, whose offset is smaller.
 const COMPRESSED: u64 = 1 << (Address::COMPRESSED_BITS - 1);
 /// Bits of a compressed address: 11 of segment above 36 of offset in words.
@@ -161,6 +181,16 @@ mod tests {
         assert_eq!(link_target(address.compress().unwrap() | 3 << Address::COMPRESSED_BITS), address);
         assert_eq!(Address::NULL.compress(), Some(0));
         assert!(Address::from_compressed(5 << Address::COMPRESSED_BITS).is_null());
+    }
+
+    #[test]
+    fn marks_are_below_the_alignment_and_six_at_most() {
+        assert_eq!([8, 16, 64, 4096].map(mark_bits), [3, 4, 6, 6]);
+        let at = Address::new(1, 128);
+        let marks = |link: u64, align| at.marks_of(Address::new(1, link), align);
+        assert_eq!([marks(128, 8), marks(135, 8), marks(136, 8)], [Some(0), Some(7), None]);
+        assert_eq!([marks(127, 128), marks(191, 128), marks(192, 128)], [None, Some(63), None]);
+        assert_eq!(at.marks_of(Address::new(2, 128), 8), None);
     }
 
     proptest::proptest! {

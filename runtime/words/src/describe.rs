@@ -7,7 +7,8 @@
 //! |---|---|
 //! | `plain` NAME SIZE | a plain value of this type |
 //! | `pointer` NAME | a `RemotePtr` to an object of this type |
-//! | `link` NAME, `tagged` NAME | a `Link`, a `TaggedLink` or `StampedLink` to one |
+//! | `link` NAME BITS | a `Link` to one, with this many mark bits; without the number there are 3 |
+//! | `tagged` NAME | a `TaggedLink` or `StampedLink` to one |
 //! | `atomic` KIND | a word with a value of this kind |
 //! | `lock` | a `Lock` |
 //! | `versioned` OFFSET KIND | the writer's token, a version, and a value this many bytes behind the token |
@@ -18,7 +19,10 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use crate::{Pod, Remote};
+use crate::{Pod, Remote, WORD_BYTES, mark_bits};
+
+/// The mark bits of a link to the least aligned objects.
+pub(crate) const FEWEST_MARKS: u32 = mark_bits(WORD_BYTES);
 
 /// Writes the description of a type.
 #[derive(Default)]
@@ -99,6 +103,10 @@ impl Describer {
     /// A link to a `T`.
     pub fn link<T: Remote>(&mut self) {
         self.write_pointer::<T>("link");
+        let bits = mark_bits(T::ALIGN);
+        if bits != FEWEST_MARKS {
+            self.write_part(bits);
+        }
     }
 
     /// A tagged or stamped link to a `T`.
@@ -225,7 +233,7 @@ mod tests {
             fields,
             Node::FIELDS.iter().map(|field| (field.name, field.offset as u64)).collect::<Vec<_>>()
         );
-        let link = || FieldKind::Link(name.into());
+        let link = || FieldKind::Link { to: name.into(), mark_bits: 3 };
         let plain = || FieldKind::Plain { name: "u64".into(), bytes: 8 };
         let kinds = [
             plain(),

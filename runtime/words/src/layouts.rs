@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use crate::Address;
-use crate::WORD_BYTES;
+use crate::describe::FEWEST_MARKS;
+use crate::{Address, MOST_MARKS, WORD_BYTES};
 
 /// The deepest nesting of kinds.
 const MAX_DEPTH: u32 = 32;
@@ -53,8 +53,13 @@ pub enum FieldKind {
     },
     /// A remote pointer to an object of this type.
     Pointer(Box<str>),
-    /// A link to an object of this type.
-    Link(Box<str>),
+    /// A link.
+    Link {
+        /// The type of the object.
+        to: Box<str>,
+        /// The number of its lowest bits that are marks.
+        mark_bits: u32,
+    },
     /// A tagged or stamped link to an object of this type.
     Tagged(Box<str>),
     /// An atomic with a value of this kind.
@@ -88,6 +93,12 @@ pub enum FieldKind {
         /// The elements' kind.
         element: Box<FieldKind>,
     },
+}
+
+/// Returns the address and the marks in the word of a link.
+pub const fn split_link(word: u64, mark_bits: u32) -> (Address, u64) {
+    let mask = (1 << mark_bits) - 1;
+    (Address::from_bits(word & !mask), word & mask)
 }
 
 impl Layouts {
@@ -174,9 +185,15 @@ impl<V: FnMut(Found)> Walk<'_, V> {
                     (self.visit)(Found::Lock(offset));
                 }
             }
-            FieldKind::Pointer(target) | FieldKind::Link(target) => {
+            FieldKind::Pointer(target) => {
                 if let Some(word) = self.word(offset) {
-                    (self.visit)(Found::Pointer(Address::from_bits(word & !7), self.layouts.find(target)));
+                    (self.visit)(Found::Pointer(Address::from_bits(word), self.layouts.find(target)));
+                }
+            }
+            FieldKind::Link { to, mark_bits } => {
+                if let Some(word) = self.word(offset) {
+                    let (address, _) = split_link(word, *mark_bits);
+                    (self.visit)(Found::Pointer(address, self.layouts.find(to)));
                 }
             }
             FieldKind::Tagged(target) => {
@@ -225,7 +242,12 @@ fn kind(parts: &mut dyn Iterator<Item = &str>, depth: u32) -> Option<FieldKind> 
     Some(match parts.next()? {
         "plain" => FieldKind::Plain { name: parts.next()?.into(), bytes: number(parts.next())? },
         "pointer" => FieldKind::Pointer(parts.next()?.into()),
-        "link" => FieldKind::Link(parts.next()?.into()),
+        "link" => {
+            let to = parts.next()?.into();
+            // A link is the last part of a field's kind.
+            let mark_bits = parts.next().map_or(Some(FEWEST_MARKS), |bits| bits.parse().ok())?;
+            FieldKind::Link { to, mark_bits: Some(mark_bits).filter(|bits| *bits <= MOST_MARKS)? }
+        }
         "tagged" => FieldKind::Tagged(parts.next()?.into()),
         "atomic" => FieldKind::Atomic(Box::new(kind(parts, depth)?)),
         "lock" => FieldKind::Lock,
@@ -252,7 +274,15 @@ mod tests {
 
     #[test]
     fn invalid_descriptions_are_refused() {
-        for text in ["", "T", "T\tx", "\ta\t0\tlock", "T\t8\n\ta\t0\tcabbage", "T\t8\n\ta\t0\tlock\tlock"] {
+        for text in [
+            "",
+            "T",
+            "T\tx",
+            "\ta\t0\tlock",
+            "T\t8\n\ta\t0\tcabbage",
+            "T\t8\n\ta\t0\tlock\tlock",
+            "T\t8\n\ta\t0\tlink\tT\t7",
+        ] {
             assert!(Layouts::parse(text).is_none(), "{text:?}");
         }
         let deep = format!("T\t8\n\ta\t0{}\tlock", "\tatomic".repeat(1000));

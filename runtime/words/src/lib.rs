@@ -56,7 +56,7 @@ mod thread_id;
 pub mod units;
 mod word;
 
-pub use address::{Address, link_target};
+pub use address::{Address, MOST_MARKS, link_target, mark_bits};
 pub use array::{try_array, try_map};
 pub use block::Block;
 pub use bytes::{Bytes, InStrings, InWords};

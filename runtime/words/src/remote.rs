@@ -25,7 +25,7 @@ pub unsafe trait Remote: Field {
 
     /// The bytes of the fixed part: a multiple of 8.
     const SIZE: usize = size_of::<Self::Cell>();
-    /// The alignment in bytes: at least 8. The bits below it are a link's marks.
+    /// The alignment in bytes: at least 8. The bits below it, 6 at most, are a link's marks.
     const ALIGN: usize = align_of::<Self::Cell>();
 
     /// Its evaluation proves the layout: the compiler's offsets are those of the C layout rule, and only the last field has a tail.

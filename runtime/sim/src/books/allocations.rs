@@ -69,6 +69,11 @@ impl Allocation {
         }
     }
 
+    /// Returns the marks of a link to the object, if its word, taken for an address, is `link`.
+    pub(crate) fn marks_of(&self, link: Address) -> Option<u64> {
+        self.start.marks_of(link, 1 << self.start.bits().trailing_zeros())
+    }
+
     pub(crate) fn allocated_by(&self) -> Actor {
         self.allocated
     }
@@ -297,13 +302,13 @@ impl Allocations {
 
     /// Returns the object that a word points to, plainly or compressed as in a stamped link, and the pointer's marks.
     pub(crate) fn pointed_to(&self, word: u64) -> Option<(&Allocation, u64)> {
-        let at = link_target(word).bits();
-        let begins = |at: Address| self.at(at).filter(|allocation| allocation.start == at);
-        begins(Address::from_bits(at & !7)).map(|allocation| (allocation, at & 7))
+        let link = link_target(word);
+        let allocation = self.at(link)?;
+        allocation.marks_of(link).map(|marks| (allocation, marks))
     }
 
-    /// Returns the live objects that are not reachable from `roots`. The search is conservative: a word counts as a pointer if it is the address
-    /// of an object, with or without marks, plain or compressed. So a leak may be missed, but no reachable object is reported.
+    /// Returns the live objects that are not reachable from `roots`. The search is conservative: a word counts as a pointer if it is an address
+    /// in an object, plain or compressed. So a leak may be missed, but no reachable object is reported.
     pub(crate) fn unreachable(
         &self,
         roots: impl IntoIterator<Item = u64>,
@@ -312,8 +317,9 @@ impl Allocations {
         let mut reached = vec![false; self.allocations.len()];
         let mut pending: Vec<u64> = roots.into_iter().collect();
         while let Some(bits) = pending.pop() {
-            let at = Address::from_bits(link_target(bits).bits() & !7);
-            let Some(index) = self.index_at(at).filter(|index| !reached[*index]) else { continue };
+            let Some(index) = self.index_at(link_target(bits)).filter(|index| !reached[*index]) else {
+                continue;
+            };
             reached[index] = true;
             let Allocation { start, bytes, state, .. } = self.allocations[index];
             if !matches!(state, LifeState::Freed(_)) {

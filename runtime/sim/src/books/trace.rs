@@ -421,10 +421,11 @@ impl Names<'_> {
 
     /// Returns a word as text: a pointer to an object with its marks, a small number, or bits.
     fn value(&self, word: u64) -> String {
-        let (address, marks) = (Address::from_bits(word & !7), word & 7);
-        match (self.allocations.at(address), marks) {
-            (Some(block), 0) if block.start == address => address.to_string(),
-            (Some(block), marks) if block.start == address => format!("{address}+{marks:#b}"),
+        let link = Address::from_bits(word);
+        let target = self.allocations.at(link).and_then(|block| Some((block.start, block.marks_of(link)?)));
+        match target {
+            Some((address, 0)) => address.to_string(),
+            Some((address, marks)) => format!("{address}+{marks:#b}"),
             _ if word < 1 << 32 => word.to_string(),
             _ => format!("{word:#x}"),
         }
