@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use farfield::prelude::*;
-use farfield::{Context, Error, StoredTrust};
+use farfield::{Error, Reaction, StoredTrust};
 
 const CLUSTERS: [&str; 2] = ["local:", "sim:"];
 
@@ -144,6 +144,65 @@ fn delegated_code_requests_from_others() {
         inbox.apply(ct, (), count).await
     });
     assert_eq!(heard, [3; 6]);
+}
+
+// ANCHOR: methods
+/// Goods on a shelf.
+pub struct Shelf(u64);
+
+#[delegated]
+impl Shelf {
+    /// Takes as many of the wanted goods off the shelf as there are, and returns their number.
+    pub fn take(&mut self, wanted: u64) -> u64 {
+        let taken = wanted.min(self.0);
+        self.0 -= taken;
+        taken
+    }
+}
+
+/// The till of a shop.
+#[derive(Default)]
+pub struct Till {
+    wanted: u64,
+    sold: u64,
+}
+
+#[delegated]
+impl Till {
+    /// Runs at the till's trustee: requests goods from the shelf's, and counts those that it gets.
+    pub fn sell(&mut self, context: &Context<'_>, from: ShelfClient, me: TillClient, wanted: u64) -> bool {
+        self.wanted += wanted;
+        let count = move |taken: Result<u64>, reaction: &Reaction<'_>| {
+            // There are no goods on a shelf whose thread has ended.
+            reaction.with(&me, |till| till.sold += taken.unwrap_or(0));
+        };
+        from.via(context).take(wanted).apply_then(count).is_ok()
+    }
+
+    /// Returns the numbers of goods that were wanted and sold.
+    pub fn count(&self) -> (u64, u64) {
+        (self.wanted, self.sold)
+    }
+}
+// ANCHOR_END: methods
+
+#[test]
+fn delegated_code_requests_methods_of_others() {
+    let sold = on_all(3, async |ct| {
+        // ANCHOR: sell
+        let made = async || Trust::from(ShelfClient::entrust(ct, Shelf(8)).await?).store(ct).await;
+        let shelf = ShelfClient::open(ct.root_or_init("shelf", made).await?, ct).await?;
+        let till = TillClient::entrust(ct, Till::default()).await?;
+        till.sell(ct, shelf, till.clone(), 3).await?;
+        // ANCHOR_END: sell
+        while till.count(ct).await?.1 == 0 {
+            ct.sleep(std::time::Duration::from_micros(5)).await;
+        }
+        let (3, sold) = till.count(ct).await? else { panic!("three were wanted") };
+        ct.barrier("sold").await?;
+        Ok(sold)
+    });
+    assert!(sold.chunks(3).all(|shop| shop.iter().sum::<u64>() == 8), "{sold:?}");
 }
 
 // ANCHOR: errors

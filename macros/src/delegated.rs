@@ -1,12 +1,13 @@
 //! `#[delegated]`: a client of a type, which requests the methods of an `impl` block.
 //!
 //! The block stays as it is. Each method becomes a type that implements the runtime's `DelegatedMethod`, which has the types of its arguments and
-//! its result, and calls it. The table of the trustee and the methods of the client are made from these.
+//! its result, and calls it. The table of the trustee and the methods of the client are made from these. The client has each method twice: as an `async fn`, which awaits
+//! the result, and, for delegated code, which can not wait, as a request that is made through a `Context`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Generics, Ident, ImplItem, Item, ItemImpl, Path, Type, TypeParamBound, Visibility};
+use syn::{GenericParam, Generics, Ident, ImplItem, Item, ItemImpl, Path, Type, TypeParamBound, Visibility};
 
 use crate::attr;
 use crate::errors::Errors;
@@ -29,6 +30,8 @@ struct Block {
     /// True if documentation can link to this name.
     is_in_scope: bool,
     client: Ident,
+    /// The type that has the methods for delegated code.
+    requests: Ident,
     vis: Visibility,
     generics: Generics,
     krate: Path,
@@ -89,8 +92,10 @@ fn block(item: &ItemImpl, options: attr::DelegatedOptions, errors: &mut Errors) 
             "there is no method to delegate: a delegated method takes `&self` or `&mut self`",
         );
     }
+    let base = options.client.as_ref().map_or_else(|| name.clone(), text);
     Some(Block {
         of: Type::clone(&item.self_ty),
+        requests: format_ident!("{base}Requests", span = span),
         client: options.client.unwrap_or_else(|| format_ident!("{name}Client", span = span)),
         is_in_scope: matches!(&*item.self_ty, Type::Path(path) if path.path.segments.len() == 1),
         name,
@@ -127,12 +132,15 @@ fn owned(mut generics: Generics) -> Generics {
 }
 
 fn generate(block: &Block) -> TokenStream {
-    let Block { of, name, client, vis, generics, krate, .. } = block;
+    let Block { of, name, client, requests, vis, generics, krate, .. } = block;
     let ff = private(krate);
     let link = if block.is_in_scope { format!("[`{name}`]") } else { format!("`{name}`") };
     let documentation = format!(" A client of a {link}: requests its methods of the thread that has it.");
+    let of_requests =
+        format!(" Requests of [`{client}`]'s methods by delegated code: made by its function `via`.");
     let clause = &generics.where_clause;
-    let (client_impl, traits) = (client_impl(block), traits(block));
+    let (client_impl, traits, requests_impl) = (client_impl(block), traits(block), requests_impl(block));
+    let borrowing = borrowing(generics);
     let methods = block.methods.iter().map(|method| as_type(block, method));
     let (impl_generics, type_generics, _) = generics.split_for_impl();
     let table = block.methods.iter().map(|method| {
@@ -144,7 +152,20 @@ fn generate(block: &Block) -> TokenStream {
         #[allow(dead_code)]
         #vis struct #client #generics (#krate::Trust<#of>) #clause;
 
-        #[allow(dead_code, deprecated, non_camel_case_types, clippy::missing_errors_doc, clippy::too_many_arguments)]
+        #[doc = #of_requests]
+        #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
+        #[allow(dead_code)]
+        #vis struct #requests #borrowing (&'__via #krate::Trust<#of>, &'__via #krate::Context<'__via>) #clause;
+
+        #[allow(
+            dead_code,
+            deprecated,
+            non_camel_case_types,
+            clippy::missing_errors_doc,
+            clippy::should_implement_trait,
+            clippy::too_many_arguments,
+            clippy::wrong_self_convention
+        )]
         const _: () = {
             use #ff::delegation as __de;
             #(#methods)*
@@ -152,6 +173,7 @@ fn generate(block: &Block) -> TokenStream {
                 const METHODS: &'static [__de::Method] = &[#(#table),*];
             }
             #client_impl
+            #requests_impl
             #traits
         };
     }
@@ -206,8 +228,11 @@ fn as_type(block: &Block, method: &Method) -> TokenStream {
 
 /// The client's own functions, and its methods.
 fn client_impl(block: &Block) -> TokenStream {
-    let Block { of, client, vis, generics, krate, stand_ins, .. } = block;
+    let Block { of, client, requests, vis, generics, krate, stand_ins, .. } = block;
     let (impl_generics, type_generics, clause) = generics.split_for_impl();
+    let borrowing = borrowing(generics);
+    let (_, borrowed, _) = borrowing.split_for_impl();
+    let context = Ident::new("context", Span::mixed_site());
     let methods = block.methods.iter().map(|method| {
         let Method { attrs, vis, name, output, .. } = method;
         let marker = marker(method);
@@ -234,8 +259,45 @@ fn client_impl(block: &Block) -> TokenStream {
             ) -> #krate::Result<Self> {
                 #krate::Trust::open(stored, ct).await.map(Self)
             }
+            /// Returns the methods for delegated code, which requests through a context.
+            #[must_use]
+            #vis fn via<'__via>(&'__via self, #context: &'__via #krate::Context<'_>) -> #requests #borrowed {
+                #requests(&self.0, #context)
+            }
             #(#methods)*
             #(#stand_ins)*
+        }
+    }
+}
+
+/// The parameters of the type that has the methods for delegated code.
+fn borrowing(generics: &Generics) -> Generics {
+    let mut generics = generics.clone();
+    generics.params.insert(0, GenericParam::Lifetime(syn::parse_quote!('__via)));
+    generics
+}
+
+/// The methods for delegated code.
+fn requests_impl(block: &Block) -> TokenStream {
+    let Block { requests, generics, krate, .. } = block;
+    let (_, type_generics, _) = generics.split_for_impl();
+    let borrowing = borrowing(generics);
+    let (impl_generics, borrowed, clause) = borrowing.split_for_impl();
+    let methods = block.methods.iter().map(|method| {
+        let Method { attrs, vis, name, output, .. } = method;
+        let marker = marker(method);
+        let args = method.args.iter().map(|(name, ty)| quote!(#name: #ty));
+        let values = values(method);
+        quote! {
+            #(#attrs)*
+            #vis fn #name(self #(, #args)*) -> #krate::Request<'__via, impl __de::DelegatedMethod<Output = #output>> {
+                __de::through::<#marker #type_generics>(self.0, self.1, #values)
+            }
+        }
+    });
+    quote! {
+        impl #impl_generics #requests #borrowed #clause {
+            #(#methods)*
         }
     }
 }

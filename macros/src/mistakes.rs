@@ -271,12 +271,13 @@ fn of_delegated(options: &str, item: &str) -> (Vec<String>, Vec<String>) {
         for statement in &block.block.stmts {
             if let syn::Stmt::Item(Item::Impl(client)) = statement
                 && client.trait_.is_none()
+                && matches!(client.items.first(), Some(syn::ImplItem::Fn(first)) if first.sig.ident == "entrust")
             {
                 let functions = client.items.iter().filter_map(|item| match item {
                     syn::ImplItem::Fn(function) => Some(function.sig.ident.to_string()),
                     _ => None,
                 });
-                methods.extend(functions.skip(2));
+                methods.extend(functions.skip(3));
             }
         }
     }
@@ -370,7 +371,7 @@ fn each_mistake_in_a_delegated_method_has_one_message() {
             "{method}"
         );
     }
-    for name in ["entrust", "open", "clone", "into"] {
+    for name in ["entrust", "open", "via", "clone", "into"] {
         let block = format!("impl Counter {{ fn {name}(&self) {{}} fn f(&self) {{}} }}");
         assert_eq!(of_delegated("", &block), (vec![reserved(name)], vec!["f".to_owned()]));
     }

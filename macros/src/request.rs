@@ -17,7 +17,7 @@ use crate::travel;
 pub(crate) const MOST_ARGUMENTS: usize = 6;
 
 /// The names of a client's own functions, and of methods that every client has.
-const RESERVED: &[&str] = &["entrust", "open", "clone", "deref", "from", "into"];
+const RESERVED: &[&str] = &["entrust", "open", "via", "clone", "deref", "from", "into"];
 
 /// A method that a client can request.
 pub(crate) struct Method {

@@ -2,7 +2,7 @@
 
 /// What `#[delegated]` and `#[derive(Message)]` generate.
 pub mod delegation {
-    pub use crate::delegation::{Args, Delegated, DelegatedMethod, Method, request};
+    pub use crate::delegation::{Args, Delegated, DelegatedMethod, Method, request, through};
     pub use farfield_words::{Message, Reader, Writer};
 }
 

@@ -136,7 +136,7 @@ pub use cell::{
 pub use client::{Call, Client, ClientOptions};
 #[cfg(feature = "serde")]
 pub use delegation::Serde;
-pub use delegation::{Context, Reaction, StoredTrust, Trust};
+pub use delegation::{Context, Reaction, Request, StoredTrust, Trust};
 pub use epoch::{LocalEpoch, LocalGuard, LocalThread};
 pub use error::{Error, HeldBackBy, PointerFault, Result};
 /// Implements [`Message`](trait@Message): the type can be sent to another compute thread, as an argument or a result of a [request](Trust). For structs and
@@ -234,6 +234,8 @@ pub use farfield_macros::Word;
 /// | `CounterClient::entrust(ct, value)` | gives a value to this thread: [`ComputeThread::entrust`] |
 /// | `CounterClient::open(stored, ct)` | makes a client of a stored handle: [`Trust::open`] |
 /// | `client.add(ct, n)` | requests `Counter::add`, with the costs and errors of [`Trust::apply`] |
+/// | `client.via(context)` | the methods for delegated code, a `CounterRequests`: with `client = Name`, a `NameRequests` |
+/// | `client.via(context).add(n)` | a [`Request`] of `Counter::add`, for [`post`](Request::post) or [`apply_then`](Request::apply_then) |
 ///
 /// A method takes `&self` or `&mut self`, then perhaps a [`&Context<'_>`](Context), and up to six arguments. Arguments and result are
 /// [messages](trait@Message). Functions without `self` are left alone; a method that must not be requested belongs in another block. A type has

@@ -2,7 +2,7 @@
 
 use fabrics::on_all;
 use farfield::prelude::*;
-use farfield::{Error, Message, StoredTrust};
+use farfield::{Error, Message, Reaction, StoredTrust};
 
 mod fabrics;
 
@@ -271,6 +271,99 @@ fn a_method_with_a_context_requests_of_others() {
         let me = ct.id().to_string();
         assert_eq!(log.authors(ct).await?.iter().filter(|author| **author == me).count(), 2);
         ct.barrier("read").await
+    });
+}
+
+/// Requests methods on behalf of others, and keeps the answers.
+#[derive(Default)]
+struct Relay {
+    asked: u64,
+    answers: Vec<String>,
+}
+
+#[delegated]
+impl Relay {
+    /// Adds to a counter twice: one answer is dropped, the other one kept.
+    fn add(&mut self, context: &Context<'_>, to: CounterClient, me: Trust<Self>, n: u64) -> bool {
+        self.asked += 2;
+        let requests = to.via(context);
+        let keep = move |sum: Result<u64>, reaction: &Reaction<'_>| {
+            let answer = sum.map_or_else(|error| error.to_string(), |sum| sum.to_string());
+            reaction.with(&me, |relay| relay.answers.push(answer)).unwrap();
+        };
+        requests.add(n).post().is_ok() && requests.add(n).apply_then(keep).is_ok()
+    }
+
+    /// Sends a change to a log. Returns the error that is known at once.
+    fn change(&mut self, context: &Context<'_>, log: LogHandle, length: u64) -> String {
+        self.asked += 1;
+        let line = Line {
+            author: "relay".into(),
+            r#type: self.asked as u8,
+            marks: vec![(1, true); length as usize],
+        };
+        let request = log.via(context).change(Change::Push(line, 0));
+        assert!(format!("{request:?}").starts_with("Request { method: \"Log::change\", of: Trust<"));
+        request.post().err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    fn answers(&self) -> Vec<String> {
+        self.answers.clone()
+    }
+}
+
+#[test]
+fn delegated_code_requests_methods_by_name() {
+    on_all(3, async |ct| {
+        let (counter, log) = shared(ct).await?;
+        let made = async || Trust::from(RelayClient::entrust(ct, Relay::default()).await?).store(ct).await;
+        let relay = RelayClient::open(ct.root_or_init("relay", made).await?, ct).await?;
+        ct.barrier("opened").await?;
+        // The counter's trustee is the relay's, or another thread.
+        assert!(relay.add(ct, counter.clone(), relay.clone().into(), 1).await?);
+        while relay.answers(ct).await?.len() < 3 {
+            ct.yield_now().await;
+        }
+        ct.barrier("added").await?;
+        assert_eq!(counter.get(ct).await?, 11);
+        let mut answers: Vec<u64> = Vec::new();
+        for answer in relay.answers(ct).await? {
+            answers.push(answer.parse().unwrap());
+        }
+        answers.sort_unstable();
+        assert!(answers.iter().all(|sum| (7..=11).contains(sum)) && answers[2] == 11, "{answers:?}");
+        if ct.index() == 2 {
+            assert_eq!(relay.change(ct, log.clone(), 1).await?, "");
+            if relay.trustee() != log.trustee() {
+                let refused = relay.change(ct, log.clone(), 100).await?;
+                assert!(refused.contains("of delegated code 320 bytes"), "{refused}");
+            }
+            while log.authors(ct).await? != ["relay"] {
+                ct.yield_now().await;
+            }
+        }
+        ct.barrier("done").await
+    });
+}
+
+#[test]
+fn delegated_code_is_told_that_a_plain_trustee_has_no_methods() {
+    on_all(2, async |ct| {
+        let relay = RelayClient::entrust(ct, Relay::default()).await?;
+        let root = ct.root_or_init("plain", async || ct.entrust(Counter(3)).await?.store(ct).await).await?;
+        let plain = CounterClient::from(Trust::open(root, ct).await?);
+        relay.add(ct, plain.clone(), relay.clone().into(), 1).await?;
+        while relay.answers(ct).await?.is_empty() {
+            ct.yield_now().await;
+        }
+        let answers = relay.answers(ct).await?;
+        if plain.trustee() == ct.id() {
+            assert_eq!(answers, ["5"]);
+        } else {
+            let [refused] = &answers[..] else { panic!("{answers:?}") };
+            assert!(refused.contains("Counter::add") && refused.contains("no such method"), "{refused}");
+        }
+        ct.barrier("asked").await
     });
 }
 

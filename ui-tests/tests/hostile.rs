@@ -133,6 +133,18 @@ pub mod delegated {
             self.elements.len() as u64
         }
 
+        /// Changes another list.
+        pub fn forward(
+            &self,
+            context: &::farfield::Context<'_>,
+            to: ListClient<T>,
+            change: Change<T>,
+        ) -> bool {
+            let posted = to.via(context).change(change).post();
+            ::core::mem::drop(to);
+            posted.is_ok()
+        }
+
         /// Returns the caller and the length.
         #[must_use]
         pub fn asked(&self, context: &::farfield::Context<'_>) -> (u64, ::std::string::String) {
@@ -159,5 +171,6 @@ async fn expansions_need_no_prelude_and_cause_no_lint(
     ::std::assert_eq!(list.change(ct, several).await?, 5);
     ::std::assert_eq!(list.change(ct, delegated::Change::Nothing).await?, 5);
     ::std::assert_eq!(list.asked(ct).await?.0, 5);
+    ::std::assert!(list.forward(ct, ::core::clone::Clone::clone(&list), delegated::Change::Nothing).await?);
     ::core::result::Result::Ok(())
 }

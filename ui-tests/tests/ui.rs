@@ -15,7 +15,7 @@ const TOPICS: &[(&str, usize, usize)] = &[
     ("bounds", 7, 0),
     ("cfg", 1, 1),
     ("closures", 2, 1),
-    ("delegated", 25, 1),
+    ("delegated", 26, 1),
     ("entry", 2, 0),
     ("fetch", 3, 0),
     ("lifetimes", 19, 1),

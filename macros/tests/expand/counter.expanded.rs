@@ -14,12 +14,21 @@ impl Counter {
 /// A client of a [`Counter`]: requests its methods of the thread that has it.
 #[allow(dead_code)]
 pub struct CounterClient(::farfield::Trust<Counter>);
+/// Requests of [`CounterClient`]'s methods by delegated code: made by its function `via`.
+#[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
+#[allow(dead_code)]
+pub struct CounterRequests<'__via>(
+    &'__via ::farfield::Trust<Counter>,
+    &'__via ::farfield::Context<'__via>,
+);
 #[allow(
     dead_code,
     deprecated,
     non_camel_case_types,
     clippy::missing_errors_doc,
-    clippy::too_many_arguments
+    clippy::should_implement_trait,
+    clippy::too_many_arguments,
+    clippy::wrong_self_convention
 )]
 const _: () = {
     use ::farfield::__private::delegation as __de;
@@ -84,6 +93,14 @@ const _: () = {
         ) -> ::farfield::Result<Self> {
             ::farfield::Trust::open(stored, ct).await.map(Self)
         }
+        /// Returns the methods for delegated code, which requests through a context.
+        #[must_use]
+        pub fn via<'__via>(
+            &'__via self,
+            context: &'__via ::farfield::Context<'_>,
+        ) -> CounterRequests<'__via> {
+            CounterRequests(&self.0, context)
+        }
         /// Adds to the counter.
         pub async fn add(
             &self,
@@ -98,6 +115,21 @@ const _: () = {
             log: Trust<Log>,
         ) -> ::farfield::Result<()> {
             __de::request::<__forward>(&self.0, ct, (log, (), (), (), (), ())).await
+        }
+    }
+    impl<'__via> CounterRequests<'__via> {
+        /// Adds to the counter.
+        pub fn add(
+            self,
+            n: u64,
+        ) -> ::farfield::Request<'__via, impl __de::DelegatedMethod<Output = u64>> {
+            __de::through::<__add>(self.0, self.1, (n, (), (), (), (), ()))
+        }
+        fn forward(
+            self,
+            log: Trust<Log>,
+        ) -> ::farfield::Request<'__via, impl __de::DelegatedMethod<Output = ()>> {
+            __de::through::<__forward>(self.0, self.1, (log, (), (), (), (), ()))
         }
     }
     impl ::core::clone::Clone for CounterClient {

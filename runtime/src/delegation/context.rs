@@ -12,9 +12,10 @@ use farfield_words::{Message, ThreadId};
 
 /// Access to other trustees, for delegated code that takes it: a function `fn(&mut T, &Context<'_>, A) -> R`.
 ///
-/// Delegated code has no [`ComputeThread`](crate::ComputeThread). So it can not wait: two trustees that wait for each other would wait for ever.
+/// Delegated code has no [`ComputeThread`](crate::ComputeThread). So it can not wait: two trustees that wait for each other would wait for ever. A method of a `#[delegated]`
+/// impl takes a context, too, and requests other ones by `client.via(context)`: see [`Request`](crate::Request).
 pub struct Context<'a> {
-    delegation: &'a Rc<Delegation>,
+    pub(super) delegation: &'a Rc<Delegation>,
     caller: ThreadId,
 }
 
@@ -64,7 +65,7 @@ impl<'a> Context<'a> {
         then: impl FnOnce(Result<R>, &Reaction<'_>) + 'static,
     ) -> Result<()> {
         let naming = by_position(function, Location::caller());
-        trust.request(self.delegation, naming, args, then)
+        trust.request(self.delegation, naming, args, move |value, _, args| function(value, args), then)
     }
 }
 

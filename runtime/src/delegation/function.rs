@@ -68,6 +68,11 @@ impl Naming {
         }
     }
 
+    /// Returns whether another thread could find it: it is a method, or has a position.
+    pub(super) fn is_named(&self) -> bool {
+        matches!(self, Self::Method(_)) || self.position().is_some()
+    }
+
     /// Returns a description for people.
     pub(super) fn describe(&self) -> Box<str> {
         match self {

@@ -1,9 +1,10 @@
 //! Methods of `#[delegated]` impls, each as a type of its own: what the macro generates, and the calls that it leads to.
 
 use std::any::Any;
+use std::fmt;
 
-use super::context::Context;
-use super::function::{CallRefused, Method, call};
+use super::context::{Context, Reaction};
+use super::function::{CallRefused, Method, Naming, call};
 use super::trust::Trust;
 use crate::error::Result;
 use crate::session::ComputeThread;
@@ -70,6 +71,94 @@ pub async fn request<M: DelegatedMethod>(
     args: Args<M>,
 ) -> Result<M::Output> {
     trust.call_method(ct, const { &M::METHOD }, args, M::call).await
+}
+
+/// A request of a method by delegated code: what the methods of `client.via(context)` return, for a client that [`#[delegated]`](macro@crate::delegated) generates.
+///
+/// As a [`Context`] has no `ComputeThread`, such a request is not awaited: nobody is told its result, or a closure is. The method is found by its interface, so the trustee
+/// may run another build.
+///
+/// ```
+/// use farfield::prelude::*;
+///
+/// #[derive(Default)]
+/// pub struct Audit(Vec<String>);
+///
+/// #[delegated]
+/// impl Audit {
+///     pub fn write(&mut self, line: String) {
+///         self.0.push(line);
+///     }
+///     pub fn lines(&self) -> Vec<String> {
+///         self.0.clone()
+///     }
+/// }
+///
+/// pub struct Account(u64);
+///
+/// #[delegated]
+/// impl Account {
+///     /// Is executed by the account's trustee, and requests `write` from that of the audit.
+///     pub fn deposit(&mut self, context: &Context<'_>, audit: AuditClient, amount: u64) -> u64 {
+///         self.0 += amount;
+///         // Fails only if nothing was requested.
+///         let _ = audit.via(context).write(format!("+{amount}")).post();
+///         self.0
+///     }
+/// }
+///
+/// # fn main() -> farfield::Result<()> {
+/// Cluster::connect("local:")?.run(1, async |ct| {
+///     let audit = AuditClient::entrust(ct, Audit::default()).await?;
+///     let account = AccountClient::entrust(ct, Account(5)).await?;
+///     assert_eq!(account.deposit(ct, audit.clone(), 2).await?, 7);
+///     while audit.lines(ct).await? != ["+2"] {
+///         ct.yield_now().await;
+///     }
+///     Ok(())
+/// })?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is requested before `post` or `apply_then`"]
+pub struct Request<'a, M: DelegatedMethod> {
+    trust: &'a Trust<M::Of>,
+    context: &'a Context<'a>,
+    args: Args<M>,
+}
+
+impl<M: DelegatedMethod> Request<'_, M> {
+    /// Makes the request, and does not wait: see [`Context::post`].
+    ///
+    /// # Errors
+    /// Those of [`Context::post`].
+    pub fn post(self) -> Result<()> {
+        self.apply_then(|_, _| ())
+    }
+
+    /// Makes the request, and calls `then` with the result, on this thread, after this code has returned: see [`Context::apply_then`].
+    ///
+    /// # Errors
+    /// Those of [`Context::post`]. `then` receives those that are known later.
+    pub fn apply_then(self, then: impl FnOnce(Result<M::Output>, &Reaction<'_>) + 'static) -> Result<()> {
+        let Self { trust, context, args } = self;
+        trust.request(context.delegation, Naming::Method(const { &M::METHOD }), args, M::call, then)
+    }
+}
+
+impl<M: DelegatedMethod> fmt::Debug for Request<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request").field("method", &M::NAME).field("of", self.trust).finish_non_exhaustive()
+    }
+}
+
+/// Makes a request of a method by delegated code.
+pub fn through<'a, M: DelegatedMethod>(
+    trust: &'a Trust<M::Of>,
+    context: &'a Context<'a>,
+    args: Args<M>,
+) -> Request<'a, M> {
+    Request { trust, context, args }
 }
 
 #[cfg(test)]

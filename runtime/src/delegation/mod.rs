@@ -57,5 +57,5 @@ pub use self::serde::Serde;
 pub(crate) use attend::attend;
 pub use context::{Context, Reaction};
 pub use function::{Delegated, Method};
-pub use method::{Args, DelegatedMethod, request};
+pub use method::{Args, DelegatedMethod, Request, request, through};
 pub use trust::{StoredTrust, Trust};

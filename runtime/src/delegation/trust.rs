@@ -315,10 +315,11 @@ impl<T: 'static> Trust<T> {
         delegation: &Rc<Delegation>,
         naming: Naming,
         args: A,
+        here: impl FnOnce(&mut T, &Context<'_>, A) -> R + 'static,
         then: impl FnOnce(Result<R>, &Reaction<'_>) + 'static,
     ) -> Result<()> {
         if self.trustee() == delegation.me() {
-            return self.request_own(delegation, naming, args, then);
+            return self.request_own(delegation, naming, args, here, then);
         }
         let (caller, number) = self.named(delegation, &naming)?;
         let this = Rc::clone(delegation);
@@ -330,22 +331,21 @@ impl<T: 'static> Trust<T> {
         }
     }
 
-    /// A request of delegated code to its own thread: called after it has returned, through the same words as that of another thread.
+    /// A request of delegated code to its own thread: called after it has returned.
     fn request_own<A: Message, R: Message>(
         &self,
         delegation: &Rc<Delegation>,
         naming: Naming,
         args: A,
+        here: impl FnOnce(&mut T, &Context<'_>, A) -> R + 'static,
         then: impl FnOnce(Result<R>, &Reaction<'_>) + 'static,
     ) -> Result<()> {
-        let Some(name) = naming.position() else { return Err(in_library(&naming)) };
+        if !naming.is_named() {
+            return Err(in_library(&naming));
+        }
         let trust = self.clone();
         delegation.call_later(Box::new(move |delegation| {
-            let function = farfield_fabric::program::resolve::<super::function::Shim>(name)
-                .and_then(|(_, function)| function.get::<fn(&mut T, A) -> R>());
-            let Some(function) = function else { return };
-            let call = |value: &mut T, _: &Context<'_>, args| function(value, args);
-            let result = trust.call_here(delegation, &naming, args, call);
+            let result = trust.call_here(delegation, &naming, args, here);
             then(result, &Reaction::new(delegation));
         }));
         Ok(())

@@ -68,6 +68,17 @@ where
     fn clear(self: &mut Self) {
         self.elements.clear();
     }
+
+    /// Requests methods of other lists, also ones of its own name.
+    fn clear_all(&mut self, context: &Context<'_>, others: Vec<ListHandle<T, N>>, last: inner::CounterClient) {
+        for other in &others {
+            let _ = other.via(context).clear().post();
+        }
+        let requests: inner::CounterRequests<'_> = last.via(context);
+        let request = requests.add(others.len() as u64);
+        let _ = request.apply_then(|sum: Result<u64>, _: &farfield::Reaction<'_>| drop(sum));
+        let _ = requests.add(0).post();
+    }
 }
 
 mod inner {
@@ -103,6 +114,7 @@ async fn main(ct: &ComputeThread) -> Result<()> {
         assert_eq!(list.apply(ct, (), |list, ()| list.elements.len() as u64).await?, 0);
     }
     let counter = inner::CounterClient::open(ct.lookup("counter").await?, ct).await?;
-    assert!(counter.add(ct, 5).await? <= 10);
+    list.clear_all(ct, vec![list.clone()], counter.clone()).await?;
+    assert!(counter.add(ct, 5).await? <= 12);
     ct.barrier("done").await
 }
