@@ -11,6 +11,7 @@
 //! | [`Counter`] | a number | |
 //! | [`delegated_counter`] | a number that one thread adds to on behalf of others, and its peers | Ahmad et al., 2024 |
 //! | [`bank`] | accounts that belong to several threads, and transfers between them | |
+//! | [`job_board`] | jobs that belong to one thread, for processes of several builds | |
 //!
 //! Each module's page has the paper, the invariants, and a table of the operations: their round trips, and where each takes
 //! effect. The program `intset` measures the sets and verifies their contents; `hello` is a minimal program.
@@ -21,6 +22,7 @@ pub mod delegated_counter;
 pub mod harris_list;
 pub mod hash_set;
 pub mod int_set;
+pub mod job_board;
 pub mod lazy_list;
 pub mod lazy_list_naive;
 pub mod ms_queue;
