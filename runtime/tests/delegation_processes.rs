@@ -1,4 +1,4 @@
-//! Delegation between processes, that share memory or are connected by TCP. Some are killed: their clients are told, and their handles do not count any more.
+//! Delegation between processes that share memory, are connected by TCP, or of which only one maps the memory. Some are killed: their clients are told, and their handles do not count any more.
 //!
 //! The other processes run this program in a role that an environment variable names.
 
@@ -23,7 +23,10 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A memory node of this process.
 struct Node {
+    /// By which the others connect.
     url: String,
+    /// By which this process does.
+    own_url: String,
     stopper: Stopper,
     serves: Option<JoinHandle<()>>,
 }
@@ -31,23 +34,47 @@ struct Node {
 /// A process in a role.
 struct Process(Child);
 
+const TCP: &str = "tcp://127.0.0.1:0";
+
+fn shared_memory(name: &str) -> String {
+    format!("shm:delegation-{name}-{}", std::process::id())
+}
+
 impl Node {
     fn of_shared_memory(name: &str) -> Self {
-        Self::new(&format!("shm:delegation-{name}-{}", std::process::id()))
+        Self::new(&[&shared_memory(name)])
     }
 
     fn of_tcp() -> Self {
-        Self::new("tcp://127.0.0.1:0")
+        Self::new(&[TCP])
     }
 
-    fn new(address: &str) -> Self {
-        let mut options = MemoryNodeOptions::new(address);
+    /// Others map the memory, and this process is connected by TCP.
+    fn for_others_to_map(name: &str) -> Self {
+        Self::new(&[&shared_memory(name), TCP])
+    }
+
+    /// This process maps the memory, and others are connected by TCP.
+    fn to_map(name: &str) -> Self {
+        let mut node = Self::for_others_to_map(name);
+        std::mem::swap(&mut node.url, &mut node.own_url);
+        node
+    }
+
+    fn new(addresses: &[&str]) -> Self {
+        let mut options = MemoryNodeOptions::new(addresses[0]);
+        options.listen = addresses.iter().map(|address| (*address).to_owned()).collect();
         options.segment_bytes = 4 << 20;
         options.lease = Duration::from_millis(500);
         let node = MemoryNode::listen(&options).unwrap();
-        let (url, stopper) = (node.urls()[0].clone(), node.stopper().unwrap());
+        let (urls, stopper) = (node.urls().to_vec(), node.stopper().unwrap());
         let serves = std::thread::spawn(move || node.serve().unwrap());
-        Self { url, stopper, serves: Some(serves) }
+        let own_url = urls[urls.len() - 1].clone();
+        Self { url: urls[0].clone(), own_url, stopper, serves: Some(serves) }
+    }
+
+    fn connect(&self) -> Cluster {
+        Cluster::connect(&self.own_url).unwrap()
     }
 
     /// Starts a process in a role, and waits until it reports that it is ready.
@@ -148,6 +175,40 @@ fn processes_request_of_each_other_until_one_is_killed() {
 }
 
 #[test]
+fn so_do_processes_of_which_only_one_maps_the_memory() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    request_until_the_trustee_is_killed(&Node::for_others_to_map("mapped-trustee"));
+    request_until_the_trustee_is_killed(&Node::to_map("mapped-client"));
+}
+
+#[test]
+fn a_trustee_serves_clients_that_map_the_memory_and_others_at_one_time() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    for node in [Node::for_others_to_map("both-mapped"), Node::to_map("both-remote")] {
+        let _trustee = node.start("trustee");
+        let sums = std::thread::scope(|scope| {
+            let add_all = |url: &str| {
+                let added = Cluster::connect(url)?.run(2, async |ct| {
+                    let counter = find::<u64>(ct).await?;
+                    let mut last = 0;
+                    for _ in 0..200 {
+                        let sums = ct.tasks(2, async |_| counter.apply(ct, 1, add).await).await?;
+                        assert!(sums[0].min(sums[1]) > last, "{sums:?} after {last}");
+                        last = sums[0].max(sums[1]);
+                    }
+                    Ok(last)
+                })?;
+                Ok(added.into_iter().max())
+            };
+            let clients = [&node.url, &node.own_url].map(|url| scope.spawn(move || add_all(url)));
+            clients.map(|client| client.join().unwrap())
+        });
+        let sums: Vec<_> = sums.into_iter().collect::<Result<_>>().unwrap();
+        assert_eq!(sums.into_iter().max(), Some(Some(2 * 2 * 2 * 200)));
+    }
+}
+
+#[test]
 fn so_do_processes_that_are_connected_by_tcp() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     request_until_the_trustee_is_killed(&Node::of_tcp());
@@ -155,7 +216,7 @@ fn so_do_processes_that_are_connected_by_tcp() {
 
 fn request_until_the_trustee_is_killed(node: &Node) {
     let trustee = node.start("trustee");
-    let cluster = Cluster::connect(&node.url).unwrap();
+    let cluster = node.connect();
     let killed = Mutex::new(Some(trustee));
     let counts = cluster.run(2, async |ct| {
         let counter = find::<u64>(ct).await?;
@@ -207,25 +268,44 @@ fn ticks(process: u32) -> u64 {
 #[test]
 fn a_trustee_and_a_client_with_nothing_to_do_sleep_and_are_woken() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let node = Node::of_shared_memory("idle");
+    use_rarely(&Node::of_shared_memory("idle"), MOST_TICKS);
+}
+
+/// The one that maps the memory sleeps until the other one wakes it through the memory node. That one looks for what is not forwarded, with pauses, while they have a pair.
+#[test]
+fn so_does_each_of_two_of_which_only_one_maps_the_memory() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    use_rarely(&Node::for_others_to_map("idle-mapped"), [MOST_TICKS[0], u64::MAX]);
+    use_rarely(&Node::to_map("idle-remote"), [u64::MAX, MOST_TICKS[1]]);
+}
+
+/// The most processor time of trustee and client, in ticks of 10 ms, of at least 1.25 s.
+const MOST_TICKS: [u64; 2] = [25, 50];
+
+fn use_rarely(node: &Node, most: [u64; 2]) {
     let trustee = node.start("trustee");
-    let cluster = Cluster::connect(&node.url).unwrap();
+    let cluster = node.connect();
     let done = cluster.run(1, async |ct| {
         let counter = find::<u64>(ct).await?;
         assert_eq!(counter.apply(ct, 1, add).await?, 1);
-        let (before, own_before) = (ticks(trustee.0.id()), ticks(std::process::id()));
-        for expected in 2..52 {
-            // Long enough to fall asleep, on either side.
-            ct.sleep(Duration::from_millis(20)).await;
-            let napping = counter.apply(ct, 1, |count, by: u64| {
-                std::thread::sleep(Duration::from_millis(5));
-                add(count, by)
-            });
-            assert_eq!(napping.await?, expected);
-        }
-        let (busy, own_busy) = (ticks(trustee.0.id()) - before, ticks(std::process::id()) - own_before);
-        // Of at least 1.25 s.
-        assert!(busy < 25 && own_busy < 50, "{busy}0 ms of the trustee, {own_busy}0 ms of the client");
+        let before = [trustee.0.id(), std::process::id()].map(ticks);
+        let requests = async || {
+            for expected in 2..52 {
+                // Long enough to fall asleep, on either side.
+                ct.sleep(Duration::from_millis(20)).await;
+                let napping = counter.apply(ct, 1, |count, by: u64| {
+                    std::thread::sleep(Duration::from_millis(5));
+                    add(count, by)
+                });
+                assert_eq!(napping.await?, expected);
+            }
+            Ok(())
+        };
+        // Without being woken, a sleeper looks once in a second.
+        ct.within(Duration::from_secs(20), requests()).await?;
+        let after = [trustee.0.id(), std::process::id()].map(ticks);
+        let busy = [0, 1].map(|side| after[side] - before[side]);
+        assert!(busy[0] < most[0] && busy[1] < most[1], "{busy:?} ticks of 10 ms of trustee and client");
         Ok(())
     });
     done.unwrap();
@@ -234,14 +314,19 @@ fn a_trustee_and_a_client_with_nothing_to_do_sleep_and_are_woken() {
 #[test]
 fn the_handles_of_a_killed_process_do_not_count() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    for node in [Node::of_shared_memory("client"), Node::of_tcp()] {
+    for node in [
+        Node::of_shared_memory("client"),
+        Node::of_tcp(),
+        Node::for_others_to_map("killed-mapped"),
+        Node::to_map("killed-remote"),
+    ] {
         kill_a_client(&node);
     }
 }
 
 fn kill_a_client(node: &Node) {
     DROPPED.store(0, Ordering::SeqCst);
-    let cluster = Cluster::connect(&node.url).unwrap();
+    let cluster = node.connect();
     let done = std::thread::scope(|scope| {
         cluster.run(1, async |ct| {
             let stored = ct.entrust(Noisy(0)).await?.store(ct).await?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 
 use super::caller::{Caller, State};
-use super::desk::{BELLS, DESK_WORDS, Desk, DeskPlaces, tell};
+use super::desk::{BELLS, DESK_WORDS, Desk, DeskPlaces, desk_of, tell};
 use super::mirror::{leave_desk, read_answers, read_desk, read_last_words};
 use super::slots::{ALL_WORDS, CLIENTS_WORDS, Here, MAPPED_WORDS, Notice, Slots, head};
 use super::state::{Delegation, Job};
@@ -425,6 +425,10 @@ async fn greet(
         let mut chain = ct.empty_chain();
         let exchanged = chain.compare_exchange(caller.desk.hellos(), first, block.bits());
         let owner = chain.read(caller.desk.owner(), 1);
+        if here.is_mirrored() && ct.cluster().simulation().is_none() {
+            // Perhaps the trustee maps the memory, and sleeps.
+            caller.desk.wake_by(&mut chain);
+        }
         let done = ct.submit(chain).await?;
         if done.word(exchanged) != first {
             continue;
@@ -453,9 +457,11 @@ pub(super) async fn refuse_hellos(ct: &ComputeThread, here: Here<'_>, desk: Desk
         }
         let mut at = Address::from_bits(first);
         while !at.is_null() {
-            let next = ct.read_word(Slots::new(at, here.is_mapped()).head(head::NEXT)).await?;
-            tell(ct.worker(), here, Slots::new(at, here.is_mapped()), Notice::Gone(0), None);
-            at = Address::from_bits(next);
+            let words: [u64; head::WORDS] = ct.read_array(at).await?;
+            // The notice has the same place in all pairs.
+            let slots = Slots::new(at, here.is_mapped());
+            tell(ct.worker(), here, slots, desk_of(&words), Notice::Gone(0), None);
+            at = Address::from_bits(words[head::NEXT]);
         }
         return Ok(());
     }

@@ -19,8 +19,8 @@ use super::function::Naming;
 use super::looks::Awaited;
 use super::mirror::Mailbox;
 use super::slots::{
-    BATCH_WORDS, EXPRESS, Header, Here, Kind, LANES, MAIN, MOST_INLINE, MOST_REQUESTS, Notice, Refusal,
-    RequestHead, SLOT_WORDS, Slots, Status, WINDOWS, head, insist, number,
+    BATCH_WORDS, EXPRESS, Header, Here, Kind, LANES, MAIN, MOST_INLINE, MOST_REQUESTS, Notice, RequestHead,
+    SLOT_WORDS, Slots, Status, WINDOWS, head, insist, number,
 };
 use super::state::Delegation;
 use crate::io::operations::*;
@@ -184,6 +184,8 @@ pub(super) struct Caller {
     pub(super) block: RefCell<Option<Box<dyn Any>>>,
     /// The group of the trustee's bells.
     pub(super) bell: Cell<usize>,
+    /// True if the trustee maps the memory.
+    is_trustee_mapped: Cell<bool>,
     lanes: [Lane; LANES],
     waiters: RefCell<Vec<Waiter>>,
     free_waiter: Cell<u32>,
@@ -248,6 +250,7 @@ impl Caller {
             slots: Cell::new(None),
             block: RefCell::default(),
             bell: Cell::new(0),
+            is_trustee_mapped: Cell::default(),
             lanes: Default::default(),
             waiters: RefCell::default(),
             free_waiter: Cell::new(NO_WAITER),
@@ -276,6 +279,11 @@ impl Caller {
     pub(super) fn is_waiting(&self) -> bool {
         self.lanes.iter().any(Lane::is_in_flight)
             || (self.state.get() == State::Opening && !self.is_greeting.get())
+    }
+
+    /// Returns whether what the trustee writes may not be forwarded, to a thread that does not map the memory.
+    pub(super) fn is_unforwarded(&self) -> bool {
+        self.state.get() == State::Opening || self.is_trustee_mapped.get()
     }
 
     /// Counts a look at the pair. Returns how many in a row have found no request.
@@ -565,7 +573,7 @@ impl Caller {
             Here::Mapped(host) => {
                 Here::write_batch(host, slot, words, header);
                 here.fence();
-                if here.load(slots.head(head::ASLEEP)) != 0 {
+                if here.load(slots.head(head::ASLEEP)) != 0 || !self.is_trustee_mapped.get() {
                     let _ = host.fetch_add(self.desk.bell(self.bell.get()), 1);
                     let _ = host.fetch_add(self.desk.rung(), 1);
                 }
@@ -580,6 +588,7 @@ impl Caller {
                 // one chain it is 1.24.
                 let is_same_chain = here.is_mirrored() && self.desk.0.segment() == slot.segment();
                 let again = slots.request(number, batch.wrapping_add(1));
+                let apart = Some(self.desk).filter(|_| self.is_trustee_mapped.get());
                 let (joined, separate) = if is_same_chain { (bell, None) } else { (None, bell) };
                 let write = move |worker: &Worker| {
                     let mut chain = worker.empty_chain();
@@ -595,6 +604,10 @@ impl Caller {
                     }
                     if let Some(bell) = joined {
                         chain.fetch_add(bell, 1);
+                    }
+                    if let Some(desk) = apart {
+                        chain.fetch_add(desk.rung(), 1);
+                        desk.wake_by(&mut chain);
                     }
                     if is_resent.as_ref().is_some_and(|is_resent| is_resent.replace(true)) {
                         chain.write(again.add(8), &words);
@@ -680,7 +693,7 @@ impl Caller {
         }
         let seen = match self.state.get() {
             State::Opening => Notice::None,
-            _ => Notice::Open(self.bell.get() as u32),
+            _ => Notice::Open { pair: self.bell.get() as u32, is_mapped: self.is_trustee_mapped.get() },
         };
         words.push(Awaited::Changes { at: slots.notice(), from: seen.to_word() });
     }
@@ -718,21 +731,14 @@ impl Caller {
 
     fn look_at_notice(&self, delegation: &Rc<Delegation>, here: Here<'_>, slots: Slots) -> bool {
         match Notice::of(here.load(slots.notice())) {
-            Notice::Open(pair) if self.state.get() == State::Opening => {
+            Notice::Open { pair, is_mapped } if self.state.get() == State::Opening => {
                 self.bell.set(pair as usize);
+                self.is_trustee_mapped.set(is_mapped);
                 self.state.set(State::Open);
                 true
             }
             Notice::Gone(last) if self.state.get() != State::Ended => {
                 self.end(delegation, last);
-                true
-            }
-            Notice::OtherWay if self.state.get() == State::Opening => {
-                // Further requests open another pair, which is refused, too.
-                self.is_retired.set(true);
-                self.end_with(delegation, |_| {
-                    Outcome::Answer(Status::Refused(Refusal::OtherWay), AnswerWords::of(&[]))
-                });
                 true
             }
             _ => false,

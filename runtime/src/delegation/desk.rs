@@ -7,8 +7,8 @@
 //! | next | the next desk of the cluster | whoever made it |
 //! | owner | the trustee's identity, or 0 | the trustee, by CAS |
 //! | hellos | the newest pair that the trustee does not know yet; each has the address of the next | clients, by CAS; the trustee takes all |
-//! | rung | how often any bell was rung; only where the memory is mapped | clients, by FAA |
-//! | asleep | 1 while the thread sleeps on this word | the thread; whoever wakes it writes 0 |
+//! | rung | how often any bell was rung; only if the trustee maps the memory | clients, by FAA |
+//! | asleep | 1 while the thread sleeps on this word; only if it maps the memory | the thread; whoever wakes it writes 0 |
 //! | bells | 27 counts: pair `n` rings bell `n` modulo 27 | clients, by FAA |
 //!
 //! So a trustee looks at one line, whoever its clients are. A pair whose client sends batches is *active*: the trustee looks at its slots, too, until it has
@@ -43,7 +43,8 @@ use super::way::Way;
 use crate::io::operations::*;
 use crate::memory::holdings::Content;
 use crate::memory::worker::Worker;
-use farfield_fabric::host::first_line;
+use farfield_fabric::chain::RawChain;
+use farfield_fabric::host::{Host, first_line};
 use farfield_fabric::program::{self, FunctionName, NamedFunction};
 use farfield_sim::{Plant, Work};
 use farfield_words::{Address, Message as _, Reader, ThreadId, WORD_BYTES, Writer};
@@ -91,10 +92,17 @@ impl DeskPlaces {
     pub(super) fn wake(self, here: Here<'_>) {
         if let Here::Mapped(host) = here
             && !self.0.is_null()
-            && here.load(self.asleep()) == 1
+            && here.load(self.asleep()) == Host::ASLEEP
         {
-            here.store(self.asleep(), 0);
+            here.store(self.asleep(), Host::AWAKE);
             host.wake(self.asleep());
+        }
+    }
+
+    /// The same by a chain, for a desk of a thread that maps the memory.
+    pub(super) fn wake_by(self, chain: &mut RawChain) {
+        if !self.0.is_null() {
+            chain.compare_exchange(self.asleep(), Host::ASLEEP, Host::AWAKE);
         }
     }
 }
@@ -118,8 +126,10 @@ pub(super) struct Desk {
 pub(super) struct Pair {
     slots: Slots,
     pub(super) client: ThreadId,
-    /// The desk on whose word the client sleeps; null in the simulator.
+    /// The desk on whose word the client sleeps; null if it does not sleep on one.
     clients_desk: DeskPlaces,
+    /// True if one of client and trustee maps the memory, and the other one does not: see [`slots`](super::slots).
+    is_apart: bool,
     build: [u64; 2],
     /// The numbers of the next batches of its lanes.
     next: [u32; LANES],
@@ -281,22 +291,21 @@ impl Desk {
 
     /// Adds a pair, whose head has these words.
     pub(super) fn admit(&self, worker: &Worker, here: Here<'_>, at: Address, words: &[u64; head::WORDS]) {
-        let slots = Slots::new(at, here.is_mapped());
+        let is_mapped = words[head::IS_MAPPED] == 1;
+        let slots = Slots::new(at, is_mapped);
+        let clients_desk = desk_of(words);
         let client = ThreadId::of_word(words[head::CLIENT]);
         let is_mine = words[head::TRUSTEE] == worker.id().number().get() && !self.is_closed.get();
         let Some(client) = client.filter(|_| is_mine) else {
             here.unhost(at);
-            return tell(worker, here, slots, Notice::Gone(0), None);
+            return tell(worker, here, slots, clients_desk, Notice::Gone(0), None);
         };
-        if (words[head::IS_MAPPED] == 1) != here.is_mapped() {
-            here.unhost(at);
-            return tell(worker, here, slots, Notice::OtherWay, None);
-        }
         let is_open = Rc::new(Cell::new(true));
         let pair = Pair {
             slots,
             client,
-            clients_desk: DeskPlaces(Address::from_bits(words[head::DESK])),
+            clients_desk,
+            is_apart: is_mapped != here.is_mapped(),
             build: [words[head::BUILD], words[head::BUILD + 1]],
             next: [1; LANES],
             functions: Vec::new(),
@@ -319,9 +328,8 @@ impl Desk {
             number
         };
         self.active.borrow_mut().push(number);
-        tell(worker, here, slots, Notice::Open(number as u32), Some(&is_open));
-        here.fence();
-        DeskPlaces(Address::from_bits(words[head::DESK])).wake(here);
+        let notice = Notice::Open { pair: number as u32, is_mapped: here.is_mapped() };
+        tell(worker, here, slots, clients_desk, notice, Some(&is_open));
     }
 
     // ---- mailboxes ---------------------------------------------------------------------------------------------
@@ -351,13 +359,18 @@ impl Desk {
         mailboxes
     }
 
-    /// Counts a look at the mailboxes. Pairs that were found empty often are not read before they ring.
+    /// Returns whether a client maps the memory that this thread reaches over a network: what it writes is not forwarded.
+    pub(super) fn has_clients_apart(&self) -> bool {
+        self.pairs.borrow().iter().flatten().any(|pair| pair.is_apart)
+    }
+
+    /// Counts a look at the mailboxes. Pairs that were found empty often are not read before they ring. Those of clients apart are read while the desk is, again and again.
     pub(super) fn rest(&self) {
         let mut pairs = self.pairs.borrow_mut();
         self.active.borrow_mut().retain(|number| {
             let Some(Some(pair)) = pairs.get_mut(*number) else { return true };
             pair.looks += 1;
-            pair.is_active = pair.looks < MAILBOX_LOOKS;
+            pair.is_active = pair.looks < MAILBOX_LOOKS || pair.is_apart;
             pair.is_active
         });
     }
@@ -754,9 +767,9 @@ impl Desk {
                 PairState::Answers(_) => pair.next[MAIN],
                 _ => pair.next[MAIN].wrapping_sub(1),
             };
-            let slots = pair.slots;
+            let (slots, clients_desk) = (pair.slots, pair.clients_desk);
             pair.forget(worker, here);
-            tell(worker, here, slots, Notice::Gone(executed), None);
+            tell(worker, here, slots, clients_desk, Notice::Gone(executed), None);
         }
         self.active.borrow_mut().clear();
         self.parked.borrow_mut().clear();
@@ -823,12 +836,14 @@ impl Pair {
             return self.clients_desk.wake(here);
         }
         let words = answers.words.clone();
+        let clients_desk = self.clients_desk;
         let write = move |worker: &Worker| {
             let mut chain = worker.empty_chain();
             if !words.is_empty() {
                 chain.write(slot.add(WORD_BYTES as u64), &words);
             }
             chain.write(slot, &[header.to_word()]);
+            clients_desk.wake_by(&mut chain);
             chain
         };
         // Once the next batch of the slot is answered, these answers must not be written again; nor need they be, since the client has read them.
@@ -954,20 +969,31 @@ fn call(
     }
 }
 
-/// Writes a pair's notice, again and again while the pair is open. Without a pair once: the client may free the words when it has read it.
+/// Returns the desk on whose word the client of a pair with this head sleeps; null if it does not sleep on one.
+pub(super) fn desk_of(words: &[u64; head::WORDS]) -> DeskPlaces {
+    DeskPlaces(Address::from_bits(if words[head::IS_MAPPED] == 1 { words[head::DESK] } else { 0 }))
+}
+
+/// Writes a pair's notice, and wakes its client; again and again while the pair is open. Without a pair once: the client may free the words when it has read it.
 pub(super) fn tell(
     worker: &Worker,
     here: Here<'_>,
     slots: Slots,
+    clients_desk: DeskPlaces,
     notice: Notice,
     is_open: Option<&Rc<Cell<bool>>>,
 ) {
     match here {
-        Here::Mapped(_) => here.store(slots.notice(), notice.to_word()),
+        Here::Mapped(_) => {
+            here.store(slots.notice(), notice.to_word());
+            here.fence();
+            clients_desk.wake(here);
+        }
         Here::Hosted(_) | Here::Mirrored(_) => {
             let write = move |worker: &Worker| {
                 let mut chain = worker.empty_chain();
                 chain.write(slots.notice(), &[notice.to_word()]);
+                clients_desk.wake_by(&mut chain);
                 chain
             };
             let is_open = is_open.map(Rc::clone);

@@ -19,6 +19,9 @@
 //! On `tcp:` a memory node forwards what others write to a mailbox: the thread *watches* it, sleeps on its sockets, and the mirror is changed by what arrives. So a request takes four ways,
 //! to the memory node and on to the trustee, and back in the same manner: two round trips. Watched mailboxes are read every 20 ms only: a watch ends with its connection, and each READ renews it.
 //!
+//! What a process writes that maps the memory is not forwarded. So the mailboxes of a trustee or a client that is *apart* are read like unwatched ones: by a client while it awaits answers, and by
+//! a trustee while such a client has a pair. The pair's greeting is found within 20 ms.
+//!
 //! 4. A mailbox is watched before it is read, on the same lane, and forwarded words arrive in the order in which they were written; so the mirror has each change of a word from
 //!    the READ on. The thread may take a READ's words after changes that followed it: then they are discarded, and an older state never follows a newer one.
 //! 5. Forwarded words have the number of the range for which they were watched, as in 3.
@@ -279,12 +282,12 @@ impl Pauses {
         &mut self,
         ct: &ComputeThread,
         has_found: bool,
-        is_watched: bool,
+        is_forwarded: bool,
         is_needed: impl Fn() -> bool,
     ) {
         self.empty = if has_found { 0 } else { self.empty.saturating_add(1) };
         let pause = match self.empty.checked_sub(EAGER_LOOKS) {
-            _ if is_watched => WATCHED_PAUSE,
+            _ if is_forwarded => WATCHED_PAUSE,
             None => return,
             Some(pauses) => self.unit * (1 << pauses.min(self.doublings)),
         };
@@ -314,7 +317,8 @@ pub(super) async fn read_desk(ct: &ComputeThread, delegation: &Rc<Delegation>) {
             Err(_) => return,
         }
         let has_hellos = || mirror.load(desk.places.hellos()) != 0;
-        pauses.pause(ct, has_found, mirror.watches(&mailboxes), has_hellos).await;
+        let is_forwarded = mirror.watches(&mailboxes) && !desk.has_clients_apart();
+        pauses.pause(ct, has_found, is_forwarded, has_hellos).await;
     }
 }
 
@@ -397,6 +401,7 @@ pub(super) async fn read_answers(ct: &ComputeThread, delegation: &Rc<Delegation>
         if mailboxes.is_empty() {
             return mirror.is_awaiting.set(false);
         }
+        let is_apart = waiting().any(|caller| caller.is_unforwarded());
         let has_found = match mirror.read(ct, &mailboxes).await {
             Ok(()) => {
                 delegation.stir();
@@ -413,7 +418,7 @@ pub(super) async fn read_answers(ct: &ComputeThread, delegation: &Rc<Delegation>
                 true
             }
         };
-        pauses.pause(ct, has_found, mirror.watches(&mailboxes), || false).await;
+        pauses.pause(ct, has_found, !is_apart && mirror.watches(&mailboxes), || false).await;
     }
 }
 

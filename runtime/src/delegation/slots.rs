@@ -12,8 +12,11 @@
 //! Three slots are the *main lane*, one is the *express lane*, which has numbers of its own. It carries what another trustee must know before this one answers
 //! a batch, or sends one: otherwise three trustees could wait for each other in a circle. Its requests wait for nothing.
 //!
-//! Where all processes map one memory there are no answer slots: a batch is answered in its own slot, so up to three small requests and their answers share a
+//! A client that maps the memory has no answer slots: a batch is answered in its own slot, so up to three small requests and their answers share a
 //! line.
+//!
+//! Client and trustee are *apart* if one of them maps the memory of a memory node that the other one reaches over TCP. What the first one writes is not forwarded to the
+//! second one, which therefore reads it again and again; and the second one wakes the first one by an exchange of the word on which it sleeps.
 //!
 //! A header is one word, and is written last: the number of the batch, of its requests and of its words. A batch of a lane with `w` slots has the slot of
 //! its number modulo `w`. A client writes batch `n` only when it has the answers to batch `n - w`; so no slot is overwritten that the other end has not
@@ -90,7 +93,7 @@ pub(super) mod head {
     pub(in super::super) const BUILD: usize = 3;
     /// The address of the client's own desk, or 0.
     pub(in super::super) const DESK: usize = 5;
-    /// 1 if the client maps the memory, and awaits answers in the slots of requests; else 0.
+    /// 1 if the client maps the memory, and awaits answers in the slots of requests; else 0, and it has slots for answers.
     pub(in super::super) const IS_MAPPED: usize = 6;
     pub(in super::super) const WORDS: usize = 7;
     /// Not 0 if the trustee does not look at the pair's slots: the client is to ring. In a line of its own.
@@ -103,28 +106,24 @@ pub(super) enum Notice {
     /// It does not know the pair yet.
     None,
     /// It knows the pair, by this number.
-    Open(u32),
+    Open { pair: u32, is_mapped: bool },
     /// It has left. Batches up to this number have been executed; none will be.
     Gone(u32),
-    /// One of them maps the memory, and the other reaches it over a network: neither finds what the other writes.
-    OtherWay,
 }
 
 impl Notice {
     pub(super) fn to_word(self) -> u64 {
         match self {
             Self::None => 0,
-            Self::Open(pair) => 1 | u64::from(pair) << 32,
+            Self::Open { pair, is_mapped } => 1 | u64::from(is_mapped) << 1 | u64::from(pair) << 32,
             Self::Gone(last) => 2 | u64::from(last) << 32,
-            Self::OtherWay => 3,
         }
     }
 
     pub(super) fn of(word: u64) -> Self {
         match word as u32 {
             0 => Self::None,
-            1 => Self::Open((word >> 32) as u32),
-            3 => Self::OtherWay,
+            kind @ (1 | 3) => Self::Open { pair: (word >> 32) as u32, is_mapped: kind == 3 },
             _ => Self::Gone((word >> 32) as u32),
         }
     }
@@ -240,7 +239,6 @@ pub(super) enum Refusal {
     OtherType,
     Undecodable,
     InUse,
-    OtherWay,
 }
 
 impl Refusal {
@@ -255,9 +253,6 @@ impl Refusal {
             Self::Undecodable => "the trustee could not decode the arguments",
             Self::InUse => {
                 "the value is in use by the code that waits for this call: call the method on `self` instead"
-            }
-            Self::OtherWay => {
-                "the trustee or this thread maps the cluster's memory, and the other one reaches it over a network: connect both in the same way"
             }
         }
     }
@@ -280,14 +275,13 @@ impl Status {
     /// Decodes the first word of an answer, and the number of words that follow.
     #[inline]
     pub(super) fn of(word: u64) -> Option<(Self, usize)> {
-        const REFUSALS: [Refusal; 7] = [
+        const REFUSALS: [Refusal; 6] = [
             Refusal::OtherBuild,
             Refusal::NoSuchMethod,
             Refusal::NoSuchValue,
             Refusal::OtherType,
             Refusal::Undecodable,
             Refusal::InUse,
-            Refusal::OtherWay,
         ];
         let status = match word as u32 {
             0 => Self::Done,
@@ -525,7 +519,8 @@ mod tests {
             let head = RequestHead { function: 700, object: u32::MAX, words: 55, is_far };
             assert_eq!(RequestHead::of(head.to_word()), head);
         }
-        for notice in [Notice::None, Notice::Open(7), Notice::Gone(u32::MAX), Notice::OtherWay] {
+        let open = [false, true].map(|is_mapped| Notice::Open { pair: u32::MAX, is_mapped });
+        for notice in [Notice::None, open[0], open[1], Notice::Gone(u32::MAX)] {
             assert_eq!(Notice::of(notice.to_word()), notice);
         }
         let refused = [
@@ -535,7 +530,6 @@ mod tests {
             Refusal::OtherType,
             Refusal::Undecodable,
             Refusal::InUse,
-            Refusal::OtherWay,
         ];
         let all = [Status::Done, Status::Far, Status::Panicked, Status::NoRoom].into_iter();
         for status in all.chain(refused.map(Status::Refused)) {

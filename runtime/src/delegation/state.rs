@@ -492,20 +492,20 @@ impl Service for Delegation {
             return false;
         };
         let (here, asleep) = (Here::Mapped(host), desk.places.asleep());
-        here.store(asleep, 1);
+        here.store(asleep, Host::ASLEEP);
         here.fence();
         // What has arrived before this round is found by it; whoever comes later sees the word.
         self.stir();
         if !self.go_round(worker) {
             let waking = host.clone();
             let wake = move || {
-                let _ = waking.write(asleep, &[0]);
+                let _ = waking.write(asleep, &[Host::AWAKE]);
                 waking.wake(asleep);
             };
             let most = most.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP);
-            worker.idle_state().sleep_elsewhere(wake, || host.sleep_on(asleep, 1, most));
+            worker.idle_state().sleep_elsewhere(wake, || host.sleep_on(asleep, most));
         }
-        here.store(asleep, 0);
+        here.store(asleep, Host::AWAKE);
         true
     }
 

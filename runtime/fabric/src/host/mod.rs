@@ -279,13 +279,28 @@ impl Host {
         Ok(())
     }
 
-    /// Puts the thread to sleep while a word has a value, for `most` at most, until a process [wakes](Self::wake) it.
-    pub fn sleep_on(&self, at: Address, value: u32, most: Duration) {
+    /// The value of a word on which threads sleep, and its value once they are to wake.
+    pub const ASLEEP: u64 = 1;
+    /// See [`ASLEEP`](Self::ASLEEP).
+    pub const AWAKE: u64 = 0;
+
+    /// Compares and exchanges a word for a thread that does not map the memory. If that replaces [`ASLEEP`](Self::ASLEEP) by [`AWAKE`](Self::AWAKE), threads that
+    /// sleep on the word wake: only a process that maps the memory can wake them. Returns the previous value.
+    pub fn exchange_for_others(&self, at: Address, expected: u64, new: u64) -> Result<u64> {
+        let old = self.compare_exchange(at, expected, new)?;
+        if old == expected && (expected, new) == (Self::ASLEEP, Self::AWAKE) {
+            self.wake(at);
+        }
+        Ok(old)
+    }
+
+    /// Puts the thread to sleep while a word is [`ASLEEP`](Self::ASLEEP), for `most` at most, until a process [wakes](Self::wake) it.
+    pub fn sleep_on(&self, at: Address, most: Duration) {
         #[cfg(target_os = "linux")]
-        self.arena.sleep_on(at, value, most);
+        self.arena.sleep_on(at, Self::ASLEEP as u32, most);
         // There are no other processes elsewhere, and this is short enough for its threads.
         #[cfg(not(target_os = "linux"))]
-        if self.read_word(at).is_ok_and(|word| word == u64::from(value)) {
+        if self.read_word(at).is_ok_and(|word| word == Self::ASLEEP) {
             sleep(most.min(Duration::from_micros(100)));
         }
     }
@@ -402,6 +417,42 @@ mod tests {
                 assert_eq!(found, expected, "{count} from {start}");
             }
         }
+    }
+
+    /// Returns whether a thread of this process sleeps in the kernel.
+    #[cfg(target_os = "linux")]
+    fn sleeps(thread: i32) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+        stat.rsplit(") ").next().unwrap().starts_with('S')
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_exchange_for_others_wakes_threads_that_sleep_on_the_word() {
+        use std::sync::atomic::AtomicI32;
+        use std::time::Instant;
+
+        const MOST: Duration = Duration::from_secs(20);
+        let geometry = farfield_words::Geometry::new(1, 1, 64 << 10).unwrap();
+        let (host, at) = (Host::new(Arc::new(Arena::new(geometry).unwrap())), Address::new(0, 4096));
+        host.write(at, &[Host::ASLEEP]).unwrap();
+        let sleeper = AtomicI32::new(0);
+        let slept = std::thread::scope(|scope| {
+            let sleeping = scope.spawn(|| {
+                sleeper.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::SeqCst);
+                let began = Instant::now();
+                host.sleep_on(at, MOST);
+                began.elapsed()
+            });
+            while sleeper.load(Ordering::SeqCst) == 0 || !sleeps(sleeper.load(Ordering::SeqCst)) {
+                std::thread::yield_now();
+            }
+            assert_eq!(host.exchange_for_others(at, 7, Host::AWAKE).unwrap(), Host::ASLEEP, "no exchange");
+            assert!(sleeps(sleeper.load(Ordering::SeqCst)));
+            assert_eq!(host.exchange_for_others(at, Host::ASLEEP, Host::AWAKE).unwrap(), Host::ASLEEP);
+            sleeping.join().unwrap()
+        });
+        assert!(slept < MOST, "it was woken");
     }
 
     /// The writer changes the last word first, so at any time no word is older than the one before it.

@@ -383,7 +383,7 @@ fn execute(node: &mut Node, frame: &[u8], answer: &mut Vec<u8>) -> Result<(), St
                 watches.changed(host, at, count);
             }
             Operation::CompareExchange { at, expected, new } => {
-                let old = host.compare_exchange(at, expected, new).map_err(text)?;
+                let old = host.exchange_for_others(at, expected, new).map_err(text)?;
                 if old == expected {
                     watches.changed(host, at, 1);
                 }
