@@ -6,6 +6,7 @@
 //! | `shm.trust.apply_32.ratio_to_raw` | the same while the trustee has 31 more clients, which are idle | likewise |
 //! | `shm.trust.batch16.ratio` | the time of a request by a thread with 16 tasks that await one each, over that with one task | the threads, the function |
 //! | `shm.trust.batch16_32.ratio` | the same while the trustee has 31 more clients, which are idle | likewise |
+//! | `shm.trust.served.ratio_to_simulated` | the time that the trustee takes for a request in a full batch, over the 40 ns that the simulator charges for it | the function; the trustee measures it itself, from one request of a batch to another, less the time to read its clock |
 //! | `shm.trust.apply.ratio_to_channel` | the awaited `apply`, over a request and its answer through two bounded channels of `crossbeam-channel`, between two threads of one process | 8 bytes each way; the trustee sleeps meanwhile, so both have all processors |
 //! | `shm.trust.apply.ratio_to_iceoryx2` | the awaited `apply`, over a request and its response through `iceoryx2`, between two processes that poll | 8 bytes each way; the trustee sleeps meanwhile. With the feature `iceoryx2` only |
 //!
@@ -31,6 +32,11 @@ const ROUNDS: usize = 31;
 const BLOCKS: u64 = 20;
 const MESSAGES: u64 = 192;
 const IDLE_CLIENTS: usize = 31;
+/// The requests of a full batch, and the batches in which a request is measured.
+const FULL_BATCH: usize = 18;
+const FULL_BATCHES: usize = 12;
+/// What the simulator charges a trustee for a request, by default: `compute=served:40ns`.
+const SIMULATED_NS: f64 = 40.0;
 /// The lines of the raw exchange, and one by which a trustee that sleeps is told to go on.
 const LINES: usize = 3;
 const LINE_WORDS: usize = 8;
@@ -106,12 +112,29 @@ struct Value {
     count: u64,
     lines: Lines,
     is_over: Rc<Cell<bool>>,
+    /// The times of three requests of each batch: the first, the second and the last.
+    stamps: Vec<Instant>,
 }
 
 /// The function of all measurements.
 fn add(value: &mut Value, by: u64) -> u64 {
     value.count += by;
     value.count
+}
+
+/// The same, and the time is kept.
+fn stamp(value: &mut Value, by: u64) -> u64 {
+    value.stamps.push(Instant::now());
+    add(value, by)
+}
+
+/// Returns the times in picoseconds from the first to the second request of a batch, and from that to the last: the shortest of all batches.
+fn spans(value: &mut Value, (): ()) -> [u64; 2] {
+    let (stamps, _) = value.stamps.as_chunks::<3>();
+    let span = |from: usize| stamps.iter().map(|stamps| stamps[from + 1] - stamps[from]).min();
+    let spans = [0, 1].map(|from| span(from).map_or(u64::MAX, |span| 1000 * span.as_nanos() as u64));
+    value.stamps.clear();
+    spans
 }
 
 /// The trustee's end of the raw exchange, from message `first` on.
@@ -134,7 +157,12 @@ fn trustee(url: &str, file: &str) -> Result<()> {
     let file = File::options().read(true).write(true).open(file).map_err(Error::other)?;
     Cluster::connect(url)?.run(1, async |ct| {
         let is_over = Rc::new(Cell::new(false));
-        let value = Value { count: 0, lines: Lines::map(&file)?, is_over: Rc::clone(&is_over) };
+        let value = Value {
+            count: 0,
+            lines: Lines::map(&file)?,
+            is_over: Rc::clone(&is_over),
+            stamps: Vec::with_capacity(3 * FULL_BATCHES),
+        };
         ct.publish("value", ct.entrust(value).await?.store(ct).await?).await?;
         println!("ready");
         while !is_over.get() {
@@ -271,12 +299,14 @@ struct Client<'a> {
 impl Client<'_> {
     async fn rounds(&mut self, clients: &str, with_channel: bool) -> Result<()> {
         let (mut one, mut sixteen, mut raw, mut channel) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut served = Vec::new();
         #[cfg(feature = "iceoryx2")]
         let mut peer = Vec::new();
         for _ in 0..ROUNDS {
             one.push(self.apply(1).await?);
             raw.push(self.raw().await?);
             sixteen.push(self.apply(16).await?);
+            served.push(self.served().await?);
             if with_channel {
                 channel.push(self.without_trustee(|client| client.channel.exchange()).await?);
                 #[cfg(feature = "iceoryx2")]
@@ -293,6 +323,8 @@ impl Client<'_> {
         println!("shm.trust.apply{clients}.ratio_to_raw {:.3}", ratio(&one, &raw));
         println!("shm.trust.batch16{clients}.ratio {:.3}", ratio(&sixteen, &one));
         if with_channel {
+            eprintln!("ns, served {:.1}", median(served.clone()));
+            println!("shm.trust.served.ratio_to_simulated {:.3}", median(served) / SIMULATED_NS);
             println!("shm.trust.apply.ratio_to_channel {:.3}", ratio(&one, &channel));
             #[cfg(feature = "iceoryx2")]
             {
@@ -311,6 +343,7 @@ impl Client<'_> {
                 "channel" => self.without_trustee(|client| client.channel.exchange()).await?,
                 #[cfg(feature = "iceoryx2")]
                 "iceoryx2" => self.without_trustee(|client| client.peer.exchange()).await?,
+                "served" => self.served().await?,
                 tasks => self.apply(tasks.parse().map_err(Error::other)?).await?,
             });
         }
@@ -340,6 +373,28 @@ impl Client<'_> {
             fastest = fastest.min(nanoseconds(began));
         }
         Ok(fastest)
+    }
+
+    /// Returns the time in nanoseconds that the trustee takes for a request in a full batch.
+    async fn served(&mut self) -> Result<f64> {
+        let (ct, value) = (self.ct, &self.value);
+        let mut shortest = [u64::MAX; 2];
+        for _ in 0..BLOCKS {
+            self.pauses += 1;
+            value.post(ct, self.pauses, pause).await?;
+            // It leaves in the next round of the thread. While the trustee sleeps, the others become batches as large as possible.
+            ct.yield_now().await;
+            for request in 0..FULL_BATCHES * FULL_BATCH {
+                let function =
+                    if [0, 1, FULL_BATCH - 1].contains(&(request % FULL_BATCH)) { stamp } else { add };
+                value.post(ct, 1, function).await?;
+            }
+            ct.yield_now().await;
+            self.lines.word(2, 0).store(self.pauses, Ordering::Release);
+            let spans = value.apply(ct, (), spans).await?;
+            shortest = [0, 1].map(|span| shortest[span].min(spans[span]));
+        }
+        Ok(shortest[1].saturating_sub(shortest[0]) as f64 / 1000.0 / (FULL_BATCH - 3) as f64)
     }
 
     /// Returns the time of a raw message there and back.
