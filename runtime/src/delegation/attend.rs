@@ -12,7 +12,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 
 use super::caller::{Caller, State};
-use super::desk::{BELLS, DESK_WORDS, Desk, DeskPlaces, desk_of, tell};
+use super::desk::{BELLS, DESK_WORDS, Desk, DeskPlaces, tell};
 use super::mirror::{leave_desk, read_answers, read_desk, read_last_words};
 use super::slots::{ALL_WORDS, CLIENTS_WORDS, Here, MAPPED_WORDS, Notice, Slots, head};
 use super::state::{Delegation, Job};
@@ -457,11 +457,12 @@ pub(super) async fn refuse_hellos(ct: &ComputeThread, here: Here<'_>, desk: Desk
         }
         let mut at = Address::from_bits(first);
         while !at.is_null() {
-            let words: [u64; head::WORDS] = ct.read_array(at).await?;
-            // The notice has the same place in all pairs.
+            // These words have the same place in all pairs.
             let slots = Slots::new(at, here.is_mapped());
-            tell(ct.worker(), here, slots, desk_of(&words), Notice::Gone(0), None);
-            at = Address::from_bits(words[head::NEXT]);
+            let next = ct.read_word(slots.head(head::NEXT)).await?;
+            // Its client may sleep, until it looks whether the trustee lives.
+            tell(ct.worker(), here, slots, DeskPlaces(Address::NULL), Notice::Gone(0), None);
+            at = Address::from_bits(next);
         }
         return Ok(());
     }

@@ -970,7 +970,7 @@ fn call(
 }
 
 /// Returns the desk on whose word the client of a pair with this head sleeps; null if it does not sleep on one.
-pub(super) fn desk_of(words: &[u64; head::WORDS]) -> DeskPlaces {
+fn desk_of(words: &[u64; head::WORDS]) -> DeskPlaces {
     DeskPlaces(Address::from_bits(if words[head::IS_MAPPED] == 1 { words[head::DESK] } else { 0 }))
 }
 
