@@ -1,7 +1,7 @@
 //! The programs of the book's chapter "Choosing a structure".
 
 use farfield::prelude::*;
-use farfield_collections::{Array, InterlockedHashTable, PriorityQueue, Ring, SkipList};
+use farfield_collections::{Array, InterlockedHashTable, OrderedMap, PriorityQueue, Ring, SkipList};
 
 #[test]
 fn an_array_is_summed_by_all_threads() -> Result<()> {
@@ -73,6 +73,34 @@ fn jobs_pass_through_a_ring() -> Result<()> {
     })?;
     assert_eq!(done.iter().sum::<u64>(), 300);
     // ANCHOR_END: ring
+    Ok(())
+}
+
+#[test]
+fn names_are_found_by_their_beginning() -> Result<()> {
+    // ANCHOR: ordered_map
+    Cluster::connect("local:nodes=2")?.run(2, async |ct| {
+        let root = ct.root_or_init("visits", async || OrderedMap::<String, u64>::create(ct).await).await?;
+        let visits = OrderedMap::attach(root, ct).await?;
+        for user in (0..1000).filter(|user| user % 2 == ct.index() as u64) {
+            visits.insert(&format!("/users/{user:03}"), &user, ct).await?;
+        }
+        ct.barrier("inserted").await?;
+        assert_eq!(visits.get("/users/007", ct).await?, Some(7));
+
+        let mut some = visits.prefix("/users/12", ct);
+        let mut found = Vec::new();
+        while let Some((_, visits)) = some.next().await? {
+            found.push(visits);
+        }
+        assert_eq!(found, (120..130).collect::<Vec<u64>>());
+
+        let mut latest = visits.range_back(..="/users/500".to_owned(), ct)?;
+        assert_eq!(latest.next().await?, Some(("/users/500".to_owned(), 500)));
+        assert_eq!(latest.next().await?, Some(("/users/499".to_owned(), 499)));
+        Ok(())
+    })?;
+    // ANCHOR_END: ordered_map
     Ok(())
 }
 

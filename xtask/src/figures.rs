@@ -65,6 +65,24 @@ figures! {
         "shm.throughput.ratio" Printed "times" "operations a second of three processes on `shm:`, over those of one process with as many threads"
         "shm.fetch_add.ratio_to_raw" Printed "times" "time of a `fetch_add` by a process that mapped another's memory, over that of an `AtomicU64` in the same mapping"
     }
+    "target/release/hash_map ordered" {
+        "native.ordered-map.get.ratio" Printed "times" "time of an ordered map's `get` of a random key among a million on `local:`, over that of `scc::TreeIndex`"
+        "native.ordered-map.insert.ratio" Printed "times" "time of its `insert`, from empty to a million records, over that of `scc::TreeIndex`"
+        "native.ordered-map.scan100.ratio" Printed "times" "time of its scan of 100 pairs, over that of `scc::TreeIndex`"
+    }
+    "cargo test -p farfield-collections --test ordered_map -- --nocapture" {
+        "rtts.ordered-map.get.cold" Printed "round trips" "round trips of an ordered map's `get` in a tree of three levels by a handle that was just attached"
+        "rtts.ordered-map.get.warm" Printed "round trips" "the same, if the handle remembers the nodes above the leaves"
+        "rtts.ordered-map.insert.cold" Printed "round trips" "round trips of an `insert` into such a map by a handle that was just attached"
+        "rtts.ordered-map.insert.warm" Printed "round trips" "the same, if the handle remembers the nodes above the leaves"
+        "rtts.ordered-map.update.cold" Printed "round trips" "round trips of an `update` of a key of such a map by a handle that was just attached"
+        "rtts.ordered-map.update.warm" Printed "round trips" "the same, if the handle remembers the nodes above the leaves"
+        "rtts.ordered-map.remove.cold" Printed "round trips" "round trips of a `remove` of a key of such a map by a handle that was just attached"
+        "rtts.ordered-map.remove.warm" Printed "round trips" "the same, if the handle remembers the nodes above the leaves"
+        "rtts.ordered-map.scan.cold" Printed "round trips" "round trips of a scan of 100 pairs of such a map by a handle that was just attached"
+        "rtts.ordered-map.scan.warm" Printed "round trips" "the same, if the handle remembers the nodes above the leaves"
+        "rtts.ordered-map.split" Printed "round trips" "round trips of an `insert` that splits a leaf"
+    }
     "target/release/skip_list" {
         "native.skip-list.get.ratio" Printed "times" "time of a skip list's `get` of a random key among a million on `local:`, over that of `crossbeam-skiplist`"
         "native.skip-list.insert.ratio" Printed "times" "time of its `insert`, from empty to a million records, over that of `crossbeam-skiplist`"
