@@ -2,15 +2,9 @@
 
 use farfield::Bytes;
 
-use crate::ordered_map::{EntryNode, Node};
-
 /// A key of an ordered structure: a value with bytes that are in the order of the values. Integers are in their numerical order, byte strings and strings in that of their
 /// bytes.
 pub trait Key: Bytes {
-    /// The nodes of a map with such keys, and with values that words of `N` can hold.
-    #[doc(hidden)]
-    type Node<N: Node>: Node;
-
     /// Returns bytes whose lexicographic order is the order of the keys. All keys of a type have as many, or else they are those of [`Bytes`].
     fn ordered(key: &Self::Borrowed) -> impl AsRef<[u8]>;
 
@@ -23,8 +17,8 @@ pub trait Key: Bytes {
 
 macro_rules! integers {
     ($($integer:ident, $word:ident, $smallest:expr;)*) => {$(
+        #[allow(clippy::cast_sign_loss, clippy::cast_possible_wrap)] // the bits are what counts
         impl Key for $integer {
-            type Node<N: Node> = N;
             #[inline]
             fn ordered(key: &Self) -> impl AsRef<[u8]> {
                 // The smallest one becomes 0.
@@ -57,7 +51,6 @@ integers! {
 macro_rules! strings {
     ($($string:ty),*) => {$(
         impl Key for $string {
-            type Node<N: Node> = EntryNode;
             #[inline]
             fn ordered(key: &Self::Borrowed) -> impl AsRef<[u8]> {
                 Self::bytes(key)

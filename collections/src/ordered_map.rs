@@ -1,6 +1,6 @@
 //! An ordered map: a B-tree whose nodes are changed by one CAS, lock-free.
 //!
-//! The slots of a node are written once, as in BzTree (Arulraj, Levandoski, Minhas and Larson, "BzTree: A High-Performance Latch-Free Range Index for Non-Volatile Memory",
+//! The slots of a node are written once, as in the Bz-tree (Arulraj, Levandoski, Minhas and Larson, "`BzTree`: A High-Performance Latch-Free Range Index for Non-Volatile Memory",
 //! PVLDB 2018), but a header of one word says which of them are live, so no CAS of several words is needed. Clients remember the nodes above the leaves, as in Sherman (Wang, Lu and
 //! Shu, SIGMOD 2022).
 //!
@@ -90,6 +90,7 @@
 //! # }
 //! ```
 
+mod entries;
 mod leaf;
 mod node;
 mod restructure;
@@ -106,21 +107,24 @@ use farfield::prelude::*;
 
 use crate::Key;
 use crate::entry::{check_size, entry_bytes, not_an_entry, split_entry, write_entry};
-use leaf::{Decision, Sought, invalid};
-use node::{Contents, NodeOf, NodeTag, NodeWord, SLOTS};
+use entries::{Entries, Sought};
+use leaf::{Decision, invalid};
+use node::{Contents, Node, NodeOf, NodeTag, NodeWord, SLOTS};
 use scan::{Direction, Rest};
-use tree::{Entries, Tree};
+use tree::Tree;
 
 pub use node::Value;
-pub(crate) use node::{EntryNode, Node};
 pub use scan::Scan;
 
 /// The bytes of the nodes that a handle remembers, unless [`OrderedMap::with_cache`] sets another bound.
 const CACHE_BYTES: usize = 4 << 20;
 
+/// The bounds of a range, in the order of keys.
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// The root of a map, from which [`OrderedMap::attach`] makes a handle.
 #[remote]
-pub struct OrderedMapRoot<K: Key, V: Value> {
+pub struct OrderedMapRoot<K: Key + Value, V: Value> {
     /// Stands for the types of keys and values.
     types: u64,
     top: TaggedLink<NodeOf<K, V>, NodeTag>,
@@ -129,12 +133,12 @@ pub struct OrderedMapRoot<K: Key, V: Value> {
 }
 
 /// A map in far memory whose keys are in order. The handle of a thread, for all of its tasks.
-pub struct OrderedMap<K: Key, V: Value> {
+pub struct OrderedMap<K: Key + Value, V: Value> {
     root: RemotePtr<OrderedMapRoot<K, V>>,
     tree: Tree<NodeOf<K, V>>,
 }
 
-impl<K: Key, V: Value> OrderedMap<K, V> {
+impl<K: Key + Value, V: Value> OrderedMap<K, V> {
     /// Stands for the types of keys and values.
     const TYPES: u64 =
         fingerprint::array(fingerprint::wrap("ordered map", K::FINGERPRINT), V::FINGERPRINT as usize);
@@ -422,7 +426,7 @@ impl<K: Key, V: Value> OrderedMap<K, V> {
     }
 
     /// Returns the bounds of a range, in the order of keys.
-    fn bounds(range: &impl RangeBounds<K>) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)>
+    fn bounds(range: &impl RangeBounds<K>) -> Result<Bounds>
     where
         K: fmt::Debug,
     {
@@ -498,7 +502,7 @@ impl<V: Value> OrderedMap<Vec<u8>, V> {
 }
 
 /// Returns the range of the byte strings that begin with a prefix.
-fn prefixed(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+fn prefixed(prefix: &[u8]) -> Bounds {
     let mut end = prefix.to_vec();
     while end.pop_if(|last| *last == u8::MAX).is_some() {}
     let high = match end.last_mut() {
@@ -511,7 +515,7 @@ fn prefixed(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (Bound::Included(prefix.to_vec()), high)
 }
 
-impl<K: Key, V: Value> fmt::Debug for OrderedMap<K, V> {
+impl<K: Key + Value, V: Value> fmt::Debug for OrderedMap<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OrderedMap").field("root", &self.root).finish_non_exhaustive()
     }

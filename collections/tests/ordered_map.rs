@@ -296,7 +296,7 @@ async fn a_map_of_other_types_and_reversed_bounds_are_refused(ct: &ComputeThread
     map.destroy(ct).await?;
 
     let map = OrderedMap::attach(OrderedMap::<Vec<u8>, Vec<u8>>::create(ct).await?, ct).await?;
-    let refused = map.insert(&[0; 65_001], &[], ct).await.unwrap_err().to_string();
+    let refused = map.insert(&vec![0; 65_001], &[], ct).await.unwrap_err().to_string();
     assert!(refused.contains("65001 bytes"), "{refused}");
     let refused = map.upsert(&[1], &vec![0; (1 << 20) + 1], ct).await.unwrap_err().to_string();
     assert!(refused.contains("1048577 bytes"), "{refused}");
@@ -427,9 +427,9 @@ async fn polled<R>(most: usize, work: impl Future<Output = Result<R>>) -> Result
     .await
 }
 
-async fn futures_are_dropped<V: Made>(ct: &ComputeThread) -> Result<()>
+async fn futures_are_dropped<V>(ct: &ComputeThread) -> Result<()>
 where
-    V: std::borrow::Borrow<V::Borrowed>,
+    V: Made + std::borrow::Borrow<V::Borrowed>,
 {
     let value = V::made;
     let map = OrderedMap::attach(OrderedMap::<u64, V>::create(ct).await?, ct).await?;

@@ -60,7 +60,8 @@ fn each_item_is_popped_once_and_what_is_left_comes_in_order() {
         let mut last = None;
         while let Some((priority, item)) = queue.pop_min(ct).await? {
             assert!(last <= Some(priority), "{priority} behind {last:?}");
-            (last, _) = (Some(priority), popped.push((priority, item)));
+            last = Some(priority);
+            popped.push((priority, item));
         }
         let sum = popped.iter().map(|(_, item)| item % (1 << 32)).sum::<u64>();
         let total = async || Total::new_in(ct, Total::init()).await?.write(ct).await;
@@ -197,7 +198,7 @@ fn without_memory_a_push_fails_and_the_queue_stays_usable() {
 #[test]
 fn a_client_that_dies_anywhere_leaves_a_queue_that_others_use() {
     const ITEMS: u64 = 60;
-    let mut lost = Vec::new();
+    let mut losses = Vec::new();
     for chains in (0..500).step_by(9) {
         // A tower that it had not linked yet is left to a sweep.
         let cluster = Cluster::connect("sim:nodes=2,size=16MiB,leaks=ignore").unwrap();
@@ -221,11 +222,12 @@ fn a_client_that_dies_anywhere_leaves_a_queue_that_others_use() {
             let root = ct.lookup::<PriorityQueueRoot<u64, u64>>("queue").await?;
             let queue = PriorityQueue::attach(root, ct).await?;
             queue.recover(ct).await?;
-            let (left, mut last) = (queue.check(ct).await?, None);
+            let left = queue.check(ct).await?;
+            let mut before = None;
             for _ in 0..left {
                 let popped = queue.pop_min(ct).await?.map(|(priority, _)| priority);
-                assert!(popped.is_some() && last <= popped);
-                last = popped;
+                assert!(popped.is_some() && before <= popped);
+                before = popped;
             }
             assert_eq!(queue.pop_min(ct).await?, None);
             queue.destroy(ct).await?;
@@ -234,7 +236,7 @@ fn a_client_that_dies_anywhere_leaves_a_queue_that_others_use() {
         let left = left.unwrap_or_else(|error| panic!("after {chains} chains: {error}"))[0];
         // The items of the others are there, or the dead client has popped them.
         assert!(left + popped + ITEMS / 3 >= 2 * ITEMS && left + popped <= 3 * ITEMS);
-        lost.push(3 * ITEMS - left - popped);
+        losses.push(3 * ITEMS - left - popped);
     }
-    assert!(lost.iter().any(|lost| *lost > ITEMS / 2), "it dies early, too: {lost:?}");
+    assert!(losses.iter().any(|items| *items > ITEMS / 2), "it dies early, too: {losses:?}");
 }

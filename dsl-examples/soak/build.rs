@@ -164,10 +164,6 @@ fn mutant(bug: &Planted) -> Result<(String, String), String> {
 /// A structure's source with edits, as the contents of a module.
 fn edited(path: &str, name: &str, edits: &[(&str, &str)]) -> Result<String, String> {
     let mut code = without_indentation(&source_of(path)?);
-    // What lies beside the structure is in its module here.
-    for (beside, here) in [("Key", "::key::Key"), ("ordered_map", "")] {
-        code = code.replace(&format!("crate::{beside}"), &format!("crate::mutants::{name}{here}"));
-    }
     for (search, replacement) in edits {
         let search = without_indentation(search);
         let found = code.matches(&search).count();
@@ -202,10 +198,6 @@ fn source_of(path: &str) -> Result<String, String> {
             .replace("(super::SkipList", "(farfield_collections::SkipList");
         return Ok(format!("pub mod skip_list {{\n{}}}\n{code}", whole(Path::new(SKIP_LIST))?));
     }
-    if path == ORDERED_MAP {
-        let key = whole(&Path::new(path).with_file_name("key.rs"))?;
-        return Ok(format!("{code}\n/// Keys in order.\npub mod key {{\n{key}}}\n"));
-    }
     if path != INLINE_HASH_MAP {
         return Ok(code);
     }
@@ -239,7 +231,9 @@ fn whole(path: &Path) -> Result<String, String> {
         }
     }
     // Maps share the module; so do their copies.
-    Ok(code.replace("crate::entry", "crate::mutants::entry"))
+    Ok(code
+        .replace("crate::entry", "crate::mutants::entry")
+        .replace("crate::Key", "farfield_collections::Key"))
 }
 
 /// The lines of a text without their indentation.

@@ -2,23 +2,15 @@
 
 use farfield::op::Operations;
 use farfield::prelude::*;
-use farfield::{Blob, Error, error};
+use farfield::{Error, error};
 
-use super::node::{EntryLink, EntryTag, Front, Header, NewEntry, Node, SLOTS, capacity};
+use super::entries::{DEAD_ENTRY, EntryLink, NewEntry, Sought, capacity, class, corrupt};
+use super::node::{Front, Header, Node, SLOTS};
 use super::restructure::{Pending, Why};
-use super::tree::{Entries, Found, Target, Tree, class, word_of};
+use super::tree::{Found, Target, Tree, word_of};
 
 /// How often a client waits for another that replaces a leaf, before it does so itself: the other may be dead.
 const PATIENCE: usize = 4;
-
-/// A key, as an operation looks for it.
-#[derive(Clone, Copy)]
-pub struct Sought<'a> {
-    /// In the order of keys.
-    pub(super) ordered: &'a [u8],
-    /// As an entry has it.
-    pub(super) stored: &'a [u8],
-}
 
 /// What an operation makes of a key.
 pub(super) enum Decision<B> {
@@ -34,23 +26,16 @@ pub(super) struct Leaf<'g, N: Node> {
     pub(super) read: N::Value<'g>,
 }
 
+/// The leaf with a slot that an operation has claimed, and whether it has put something there.
+type Claimed<N> = (RemotePtr<N>, usize, bool);
+
 /// The slot of a key, and what was made of its value.
 type Slot<R> = (usize, Option<R>);
-
-impl Sought<'_> {
-    /// Returns 7 bits that equal keys have in common, for the link to the entry.
-    fn check(self) -> u8 {
-        let hash = self.stored.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        (hash >> 57) as u8
-    }
-}
 
 impl<N: Node> Tree<N> {
     /// Finds the leaf of a key: see [`find`](Self::find).
     pub(super) async fn find_leaf(&self, key: Target<'_>, fresh: u8, g: &Guard<'_>) -> Result<Found<N>> {
-        self.find(key, 1, fresh, g).await?.ok_or_else(|| super::tree::corrupt("its highest node is a leaf"))
+        self.find(key, 1, fresh, g).await?.ok_or_else(|| corrupt("its highest node is a leaf"))
     }
 
     // ANCHOR: read_leaf
@@ -172,8 +157,7 @@ impl<N: Node> Tree<N> {
         let (mut fresh, mut waits, mut backoff) = (1, 0, g.backoff());
         let mut frozen = None::<RemotePtr<N>>;
         let glances = N::INLINE && g.is_immediate() && !asks;
-        // The leaf with a slot that this operation has claimed, and whether it has put something there.
-        let mut claimed = None::<(RemotePtr<N>, usize, bool)>;
+        let mut claimed = None::<Claimed<N>>;
         loop {
             let found = self.find_leaf(Target::At(key.ordered), fresh, g).await?;
             let at = found.at();
@@ -209,8 +193,8 @@ impl<N: Node> Tree<N> {
             }
             let slot = match (&leaf, slot) {
                 (Some(leaf), _) => {
-                    let decode = asks.then_some(<[u8]>::to_vec);
-                    let Some(slot) = self.search(key, leaf, decode, g).await? else { continue };
+                    let value = asks.then_some(<[u8]>::to_vec);
+                    let Some(slot) = self.search(key, leaf, value, g).await? else { continue };
                     slot
                 }
                 (None, slot) => slot.flatten(),
@@ -229,22 +213,15 @@ impl<N: Node> Tree<N> {
                         fresh = 1 + u8::from(now.is_frozen());
                         continue;
                     }
-                    self.unlink_entry(at, slot, entry(slot), g)?;
+                    Self::unlink_entry(at, slot, entry(slot), g)?;
                     return self.is_removed(key.ordered, at, next, g).await;
                 }
                 _ => {
-                    if let Some((at, slot, is_put)) = claimed.filter(|claimed| claimed.0 == at) {
-                        if is_put {
-                            self.unlink_entry(at, slot, entry(slot), g)?;
-                        } else if slot < SLOTS {
-                            let (last, free) = (slot as u64 + 1, slot as u64);
-                            g.chain(op::compare_exchange(N::claims(at), last, free)).post()?;
-                        }
-                    }
-                    return Ok(());
+                    let Some(claimed) = claimed.filter(|claimed| claimed.0 == at) else { return Ok(()) };
+                    return Self::give_back(claimed, entry(claimed.1), g);
                 }
             };
-            let Some((_, mine, is_put)) = claimed else { return Err(super::tree::corrupt("no slot")) };
+            let Some((_, mine, is_put)) = claimed else { return Err(corrupt("no slot")) };
             if mine >= SLOTS {
                 let pending = N::INLINE.then(|| Pending {
                     header,
@@ -252,13 +229,10 @@ impl<N: Node> Tree<N> {
                     word: word_of(key.ordered, prefix),
                     value: new.as_ref(),
                 });
-                let has_pending = pending.is_some();
-                let placed = self.restructure(key.ordered, 0, at, Why::Full(header), pending, g).await?;
-                if has_pending && placed {
+                if self.restructure(key.ordered, 0, at, Why::Full(header), pending, g).await? {
                     return Ok(());
                 }
-                claimed = None;
-                fresh = 2;
+                (claimed, fresh) = (None, 2);
                 continue;
             }
             let mut next = header.with(mine);
@@ -273,22 +247,29 @@ impl<N: Node> Tree<N> {
                 op::compare_exchange(N::header(at), header, next),
             );
             claimed = Some((at, mine, true));
-            match g.chain(put).submit().await?.2 {
-                Err(now) => fresh = 1 + u8::from(now.is_frozen()),
-                Ok(_) => {
-                    if let Some(slot) = slot {
-                        self.unlink_entry(at, slot, entry(slot), g)?;
-                    }
-                    return Ok(());
-                }
+            if let Err(now) = g.chain(put).submit().await?.2 {
+                fresh = 1 + u8::from(now.is_frozen());
+                continue;
             }
+            return slot.map_or(Ok(()), |slot| Self::unlink_entry(at, slot, entry(slot), g));
         }
     }
     // ANCHOR_END: change
 
+    /// Gives back a slot that was claimed in vain, if it is the last one, or unlinks what was put there.
+    fn give_back((at, slot, is_put): Claimed<N>, entry: EntryLink<'_>, g: &Guard<'_>) -> Result<()> {
+        if is_put {
+            return Self::unlink_entry(at, slot, entry, g);
+        }
+        if slot >= SLOTS {
+            return Ok(());
+        }
+        let (last, free) = (slot as u64 + 1, slot as u64);
+        g.chain(op::compare_exchange(N::claims(at), last, free)).post()
+    }
+
     /// Makes the link of a slot null that is not live any more, and retires the entry. Not waited for: whoever replaces the node does the same.
     pub(super) fn unlink_entry(
-        &self,
         at: RemotePtr<N>,
         slot: usize,
         entry: EntryLink<'_>,
@@ -296,26 +277,6 @@ impl<N: Node> Tree<N> {
     ) -> Result<()> {
         let Some(place) = N::entry(at, slot).filter(|_| !entry.is_null()) else { return Ok(()) };
         g.chain(op::replace(place, entry, capacity(entry), NewEntry::null(DEAD_ENTRY))).post()
-    }
-}
-
-/// The tag of the null link of a slot that has had an entry.
-pub(super) const DEAD_ENTRY: EntryTag = EntryTag::new(0, 0, true);
-
-impl Entries {
-    /// Allocates the entry of a key and its value.
-    pub(super) async fn make<N: Node>(
-        self,
-        key: Sought<'_>,
-        value: &[u8],
-        near: RemotePtr<N>,
-        g: &Guard<'_>,
-    ) -> Result<NewEntry> {
-        let length = (self.bytes)(key.stored, value);
-        let mut entry = Blob::zeroed_in(g.near(near), length).await?;
-        (self.write)(key.stored, value, Blob::bytes_mut(&mut entry));
-        let tag = EntryTag::new(Blob::class(&entry).number(), key.check(), false);
-        NewEntry::of(entry, tag)
     }
 }
 

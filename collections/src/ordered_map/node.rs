@@ -1,12 +1,10 @@
 //! Nodes in far memory.
 
-use farfield::op::{Operations, Replacement};
+use farfield::op::Operations;
 use farfield::prelude::*;
-use farfield::{Bytes, InStrings, InWords, Remote, Site, SizeClass};
+use farfield::{Bytes, InStrings, InWords, Remote, Site};
 
-use super::leaf::Sought;
-use super::tree::Entries;
-use crate::Key;
+use super::entries::{Entries, EntryLink, EntryTag, NewEntry, Sought, capacity};
 
 /// The slots of a node: a leaf has 1 KiB.
 pub(super) const SLOTS: usize = 60;
@@ -14,10 +12,6 @@ pub(super) const SLOTS: usize = 60;
 /// The tag of a link to a node. In a null link, `dead` says that the slot held a node, or that no node may be put there any more.
 #[tag(level: 8, dead)]
 pub struct NodeTag;
-
-/// The tag of a link to a byte string, likewise. `check` has bits of a hash of the key.
-#[tag(class: 8, check: 7, dead)]
-pub struct EntryTag;
 
 /// Which slots of a node are live, and whether that is final. A slot that ceases to be live never becomes live again, so the values of a header do not recur.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Word)]
@@ -70,36 +64,41 @@ pub struct EntryNode {
 
 pub(super) type NodeLink<'g, N> = Tagged<'g, N, NodeTag>;
 pub(super) type NodeWord<N> = TaggedWord<N, NodeTag>;
-pub(super) type EntryLink<'g> = Tagged<'g, Blob, EntryTag>;
-pub(super) type NewEntry = Replacement<Blob, EntryTag>;
 
 /// A value of an ordered map: a word, or a byte string.
 pub trait Value: Bytes {
     /// The nodes of a map with such values and word keys.
     #[doc(hidden)]
     type Node: Node;
+    /// The nodes of a map with such keys, if those of one with word keys are `N`.
+    #[doc(hidden)]
+    type Under<N: Node>: Node;
 }
 
 impl<T: Bytes<Form: Form>> Value for T {
     type Node = <T::Form as Form>::Node;
+    type Under<N: Node> = <T::Form as Form>::Under<N>;
 }
 
 /// What the form of values decides.
 #[doc(hidden)]
 pub trait Form {
     type Node: Node;
+    type Under<N: Node>: Node;
 }
 
 impl Form for InWords {
     type Node = WordNode;
+    type Under<N: Node> = N;
 }
 
 impl Form for InStrings {
     type Node = EntryNode;
+    type Under<N: Node> = EntryNode;
 }
 
 /// The nodes of a map.
-pub(super) type NodeOf<K, V> = <K as Key>::Node<<V as Value>::Node>;
+pub(super) type NodeOf<K, V> = <K as Value>::Under<<V as Value>::Node>;
 
 /// A kind of nodes: its leaves have values, or links to entries.
 #[doc(hidden)]
@@ -128,7 +127,7 @@ pub trait Node: Remote {
     /// Returns the word that a slot holds, if it is no link.
     fn word(held: Self::Held<'_>) -> u64;
     /// Returns the link that a slot holds; null for a word.
-    fn link<'g>(held: Self::Held<'g>) -> EntryLink<'g>;
+    fn link(held: Self::Held<'_>) -> EntryLink<'_>;
 
     /// Returns what a slot holds for a value, if it has that itself.
     fn inline<'g>(value: &[u8]) -> Option<Self::Held<'g>>;
@@ -141,12 +140,12 @@ pub trait Node: Remote {
         g: &Guard<'_>,
     ) -> impl Future<Output = Result<Self::New>>;
     /// An operation that makes a claimed slot hold a value. `old` is what it holds already, if this is not the first attempt.
-    fn put<'g>(
+    fn put(
         at: RemotePtr<Self>,
         slot: usize,
-        old: Option<Self::Held<'g>>,
+        old: Option<Self::Held<'_>>,
         new: Self::New,
-    ) -> impl Operations<'g>;
+    ) -> impl Operations<'_>;
 
     /// Allocates a node without keys, with room for so many children.
     fn allocate<'a>(
@@ -240,10 +239,10 @@ impl Node for WordNode {
     fn word(held: u64) -> u64 {
         held
     }
-    fn link<'g>(_: u64) -> EntryLink<'g> {
+    fn link(_: Self::Held<'_>) -> EntryLink<'_> {
         EntryLink::NULL
     }
-    fn put<'g>(at: RemotePtr<Self>, slot: usize, _: Option<u64>, new: u64) -> impl Operations<'g> {
+    fn put(at: RemotePtr<Self>, slot: usize, _: Option<Self::Held<'_>>, new: u64) -> impl Operations<'_> {
         op::store(at.values().at(slot), new)
     }
 }
@@ -264,7 +263,7 @@ impl Node for EntryNode {
         near: RemotePtr<Self>,
         g: &Guard<'_>,
     ) -> Result<NewEntry> {
-        entries.make(key, value, near, g).await
+        entries.make(key, value, g.near(near)).await
     }
 
     fn value(_: RemotePtr<Self>, _: usize) -> Option<Place<'static, Atomic<u64>>> {
@@ -276,23 +275,18 @@ impl Node for EntryNode {
     fn word(_: EntryLink<'_>) -> u64 {
         0
     }
-    fn link<'g>(held: Self::Held<'g>) -> EntryLink<'g> {
+    fn link(held: Self::Held<'_>) -> EntryLink<'_> {
         held
     }
-    fn put<'g>(
+    fn put(
         at: RemotePtr<Self>,
         slot: usize,
-        old: Option<Self::Held<'g>>,
+        old: Option<Self::Held<'_>>,
         new: NewEntry,
-    ) -> impl Operations<'g> {
+    ) -> impl Operations<'_> {
         let old = old.unwrap_or(EntryLink::NULL);
         op::replace(at.values().at(slot), old, capacity(old), new)
     }
-}
-
-/// Returns the bytes of the class of an entry, 0 for none.
-pub(super) fn capacity(entry: EntryLink<'_>) -> u64 {
-    SizeClass::from_number(entry.tag().class()).map_or(0, |class| class.capacity() as u64)
 }
 
 impl Header {

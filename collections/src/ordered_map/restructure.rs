@@ -16,11 +16,9 @@ use farfield::op::Replacement;
 use farfield::prelude::*;
 use farfield::{Blob, Error};
 
-use super::leaf::DEAD_ENTRY;
-use super::node::{
-    Contents, EntryLink, EntryTag, Header, NewEntry, Node, NodeLink, NodeTag, NodeWord, SLOTS, capacity,
-};
-use super::tree::{Found, Inner, Target, Tree, class, prefix_of, shortest, word_of};
+use super::entries::{DEAD_ENTRY, EntryLink, EntryTag, NewEntry, capacity, class};
+use super::node::{Contents, Header, Node, NodeLink, NodeTag, NodeWord, SLOTS};
+use super::tree::{Found, Inner, Target, Tree, prefix_of, shortest, word_of};
 
 /// More live slots than this are distributed over two nodes.
 const FULL: usize = SLOTS * 2 / 3;
@@ -74,8 +72,20 @@ struct Edge<'g, N: Node> {
     separator: EntryLink<'g>,
 }
 
+/// Claimed slots of a parent, what it has of the children that are replaced, and its header.
+struct Claim<'g, N: Node> {
+    slots: Vec<usize>,
+    edges: Vec<Edge<'g, N>>,
+    header: Header,
+}
+
+/// What a new node is to have.
+struct Part<'g, N: Node> {
+    low: Vec<u8>,
+    contents: Contents<'g, N>,
+}
+
 /// A live slot of what is replaced.
-#[derive(Clone)]
 struct Item<'g, N: Node> {
     word: u64,
     /// The whole key, unless keys are words or the slots stay together.
@@ -210,15 +220,16 @@ impl<N: Node> Tree<N> {
         Ok(())
     }
 
+    // ANCHOR: replace
     /// Replaces a node, and a neighbour. Returns whether what was pending is in the map now; `None` if it is to be tried again.
-    async fn replace<'g>(
+    async fn replace(
         &self,
         found: &Found<N>,
         level: u8,
         header: Header,
         neighbour: Option<(usize, Header)>,
         pending: Option<Pending<'_>>,
-        g: &'g Guard<'_>,
+        g: &Guard<'_>,
     ) -> Result<Option<bool>> {
         let parent = &found.parent;
         // 1.
@@ -233,25 +244,9 @@ impl<N: Node> Tree<N> {
         let mut indices = vec![(found.index, header)];
         indices.extend(neighbour);
         indices.sort_unstable_by_key(|(index, _)| *index);
-        let slots: Vec<usize> = indices.iter().map(|(index, _)| usize::from(parent.slots[*index])).collect();
-        let claims = new.len() as u64;
-        let claim = op::fetch_add(N::claims(parent.at), claims);
-        let edges = slots
-            .iter()
-            .map(|slot| (op::load(N::child(parent.at, *slot)), N::entry(parent.at, *slot).map(op::load)));
-        let claimed = g.chain((claim, edges.collect::<Vec<_>>(), op::load(N::header(parent.at))));
-        let (claim, edges, mut now) = claimed.submit().await?;
-        parent.claims.set(claim + claims);
-        let edges = slots.iter().zip(edges).map(|(slot, (link, separator))| Edge {
-            slot: *slot,
-            link,
-            separator: separator.unwrap_or(EntryLink::NULL),
-        });
-        let edges: Vec<Edge<'_, N>> = edges.collect();
-        if claim + claims > SLOTS as u64 || now.is_frozen() || !edges.iter().all(|edge| now.has(edge.slot)) {
+        let Some(mut claim) = self.claim(parent, &indices, new.len() as u64, g).await? else {
             return Ok(None);
-        }
-        let mut claimed: Vec<usize> = (claim..claim + claims).map(|slot| slot as usize).collect();
+        };
         let mut old = Vec::with_capacity(2);
         for (index, header) in indices {
             old.push(self.freeze(parent.children[index], index, level, header, g).await?);
@@ -262,18 +257,119 @@ impl<N: Node> Tree<N> {
         for node in &old {
             self.clean(node, level, g).await?;
         }
-        let first = old[0].index;
-        let (low, high) = (parent.low(first), parent.high(old[old.len() - 1].index));
-        let mut items = Vec::new();
+        let Some(parts) = self.parts(&old, parent, level, pending, g).await? else { return Ok(None) };
+        let mut nodes = Vec::with_capacity(2);
+        for part in &parts {
+            let mut node = match new.pop() {
+                Some(node) => node,
+                // Keys were inserted meanwhile.
+                None => self.blank(level, parent, g).await?,
+            };
+            N::fill(&mut node, &part.contents);
+            nodes.push(node);
+        }
+        if nodes.len() > claim.slots.len() {
+            claim.slots.push(N::claims(parent.at).fetch_add(g, 1).await? as usize);
+        }
+        if claim.slots.iter().any(|slot| *slot >= SLOTS) {
+            parent.claims.set(SLOTS as u64);
+            return Ok(None);
+        }
+
+        // 4.
+        let nodes = g.chain(nodes.into_iter().map(op::stage).collect::<Vec<_>>()).submit().await?;
+        let mut puts = Vec::with_capacity(2);
+        for ((number, node), part) in nodes.into_iter().enumerate().zip(&parts) {
+            let slot = claim.slots[number];
+            // The lowest child of a node may have a separator below all of its keys.
+            let word =
+                if number == 0 { parent.word(old[0].index) } else { word_of(&part.low, parent.prefix) };
+            let is_long = !self.words
+                && (number > 0 || !claim.edges[0].separator.is_null())
+                && shortest(&parent.low(0)[..parent.prefix], word) != part.low;
+            let mut separator = None;
+            if is_long && let Some(place) = N::entry(parent.at, slot) {
+                let new = Blob::new_in(g.near(parent.at), part.low.as_slice()).await?;
+                let tag = EntryTag::new(Blob::class(&new).number(), 0, false);
+                separator = Some(op::replace(place, EntryLink::NULL, 0, NewEntry::of(new, tag)?));
+            }
+            let link = node.tagged(NodeTag::new(level, false))?;
+            let put = op::replace(N::child(parent.at, slot), NodeLink::NULL, 0, link);
+            puts.push((put, op::store(N::key(parent.at, slot), word), separator));
+        }
+
+        // 5.
+        let live = |now: Header| {
+            let now = claim.slots.iter().take(parts.len()).fold(now, |now, slot| now.with(*slot));
+            claim.edges.iter().fold(now, |now, edge| now.without(edge.slot))
+        };
+        let mut now = claim.header;
+        let exchange = op::compare_exchange(N::header(parent.at), now, live(now));
+        let (_, mut done) = g.chain((puts, exchange)).submit().await?;
+        while let Err(found) = done {
+            now = found;
+            if now.is_frozen() || !claim.edges.iter().all(|edge| now.has(edge.slot)) {
+                // Whoever replaces the parent takes what is linked to by slots that are not live.
+                return Ok(None);
+            }
+            let exchange = op::compare_exchange(N::header(parent.at), now, live(now));
+            done = g.chain(exchange).submit().await?;
+        }
+        // The next operation reads the parent anew.
+        parent.header.set(live(now));
+        for edge in &claim.edges {
+            Self::unlink_child(parent.at, edge, level, g)?;
+        }
+        Ok(Some(pending.is_some()))
+    }
+    // ANCHOR_END: replace
+
+    /// Claims slots of a parent, and reads what it has of some children. `None` if it has no room, or has not all of them any more.
+    async fn claim<'g>(
+        &self,
+        parent: &Inner<N>,
+        children: &[(usize, Header)],
+        claims: u64,
+        g: &'g Guard<'_>,
+    ) -> Result<Option<Claim<'g, N>>> {
+        let slots: Vec<usize> = children.iter().map(|(index, _)| usize::from(parent.slots[*index])).collect();
+        let edges = slots
+            .iter()
+            .map(|slot| (op::load(N::child(parent.at, *slot)), N::entry(parent.at, *slot).map(op::load)));
+        let claim = op::fetch_add(N::claims(parent.at), claims);
+        let chain = g.chain((claim, edges.collect::<Vec<_>>(), op::load(N::header(parent.at))));
+        let (claim, edges, header) = chain.submit().await?;
+        parent.claims.set(claim + claims);
+        let edges = slots.into_iter().zip(edges).map(|(slot, (link, separator))| {
+            let separator = separator.unwrap_or(EntryLink::NULL);
+            Edge { slot, link, separator }
+        });
+        let edges: Vec<Edge<'_, N>> = edges.collect();
+        let is_possible = claim + claims <= SLOTS as u64 && !header.is_frozen();
+        if !is_possible || !edges.iter().all(|edge| header.has(edge.slot)) {
+            return Ok(None);
+        }
+        let slots = (claim..claim + claims).map(|slot| slot as usize).collect();
+        Ok(Some(Claim { slots, edges, header }))
+    }
+
+    /// Returns what one or two new nodes are to have of frozen ones. `None` if these were replaced meanwhile.
+    async fn parts<'g>(
+        &self,
+        old: &[Frozen<'g, N>],
+        parent: &Inner<N>,
+        level: u8,
+        pending: Option<Pending<'_>>,
+        g: &'g Guard<'_>,
+    ) -> Result<Option<Vec<Part<'g, N>>>> {
+        let (low, high) = (parent.low(old[0].index), parent.high(old[old.len() - 1].index));
         let live: usize = old.iter().map(|node| node.header.count()).sum();
         let stay = old.len() == 1 && live + usize::from(pending.is_some()) <= FULL;
-        for node in &old {
+        let mut items = Vec::with_capacity(live + 1);
+        for node in old {
             let Some(more) = self.items(node, parent, level, !stay, g).await? else { return Ok(None) };
-            items.extend(
-                more.into_iter()
-                    .filter(|(slot, _)| pending.is_none_or(|pending| pending.replaced != Some(*slot)))
-                    .map(|(_, item)| item),
-            );
+            let replaced = pending.and_then(|pending| pending.replaced);
+            items.extend(more.into_iter().filter(|(slot, _)| Some(*slot) != replaced).map(|(_, item)| item));
         }
         if let Some(pending) = pending {
             items.push(Item { word: pending.word, key: vec![], held: N::inline(pending.value), child: None });
@@ -285,101 +381,33 @@ impl<N: Node> Tree<N> {
         }
         let is_last = high.is_none()
             && pending.is_some_and(|pending| items.last().is_some_and(|last| last.word == pending.word));
-        let parts = match items.len() {
+        let first = match items.len() {
             // Keys are inserted in ascending order: the first node gets no more of them.
             len if len > FULL && is_last => len - 1,
             len if len > FULL => len.div_ceil(2),
             len => len,
         };
-        let mut bounds = vec![low.clone()];
-        if parts < items.len() {
-            bounds.push(self.separator(&items, parts, level));
+        let mut bounds = vec![low];
+        if first < items.len() {
+            bounds.push(self.separator(&items, first, level));
         }
-
-        // 4.
-        let mut nodes = Vec::with_capacity(2);
-        for (number, part) in
-            items.chunks(parts.max(1)).chain(items.is_empty().then_some(&items[..])).enumerate()
-        {
-            let high = bounds.get(number + 1).or(high.as_ref()).map(Vec::as_slice);
-            let prefix = prefix_of(&bounds[number], high);
+        let mut parts = Vec::with_capacity(2);
+        for (number, low) in bounds.iter().enumerate() {
+            let items = if number == 0 { &items[..first] } else { &items[first..] };
+            let prefix = prefix_of(low, bounds.get(number + 1).or(high.as_ref()).map(Vec::as_slice));
             let word =
                 |item: &Item<'_, N>| if self.words || stay { item.word } else { word_of(&item.key, prefix) };
             // The leaves of a new node get a home of their own.
-            let home = if number == 0 {
-                N::claims_id_home(&old[0].read).2
-            } else {
-                g.random_range(0..g.nodes() as u64)
-            };
+            let new_home = || g.random_range(0..g.nodes() as u64);
             let contents = Contents {
-                home,
-                keys: part.iter().map(word).collect(),
-                held: part.iter().filter_map(|item| item.held).collect(),
-                children: part.iter().filter_map(|item| item.child).collect(),
+                home: if number == 0 { N::claims_id_home(&old[0].read).2 } else { new_home() },
+                keys: items.iter().map(word).collect(),
+                held: items.iter().filter_map(|item| item.held).collect(),
+                children: items.iter().filter_map(|item| item.child).collect(),
             };
-            let mut node = match new.pop() {
-                Some(node) => node,
-                // Keys were inserted meanwhile.
-                None => self.blank(level, parent, g).await?,
-            };
-            N::fill(&mut node, &contents);
-            nodes.push(node);
+            parts.push(Part { low: low.clone(), contents });
         }
-        let nodes = g.chain(nodes.into_iter().map(op::stage).collect::<Vec<_>>()).submit().await?;
-        let mut puts = Vec::new();
-        let mut next = Vec::new();
-        if nodes.len() > claimed.len() {
-            claimed.push(N::claims(parent.at).fetch_add(g, 1).await? as usize);
-        }
-        if claimed.iter().any(|slot| *slot >= SLOTS) {
-            parent.claims.set(SLOTS as u64);
-            return Ok(None);
-        }
-        for (number, node) in nodes.into_iter().enumerate() {
-            let slot = claimed[number];
-            let bound = &bounds[number];
-            // The lowest child of a node may have a separator below all of its keys.
-            let word = if number == 0 { parent.word(first) } else { word_of(bound, parent.prefix) };
-            let long = !self.words
-                && (number > 0 || !edges[0].separator.is_null())
-                && shortest(&parent.low(0)[..parent.prefix], word) != *bound;
-            let mut separator = None;
-            if long && let Some(place) = N::entry(parent.at, slot) {
-                let new = Blob::new_in(g.near(parent.at), bound.as_slice()).await?;
-                let tag = EntryTag::new(Blob::class(&new).number(), 0, false);
-                separator = Some(op::replace(place, EntryLink::NULL, 0, NewEntry::of(new, tag)?));
-            }
-            let link = node.tagged(NodeTag::new(level, false))?;
-            let put = op::replace(N::child(parent.at, slot), NodeLink::NULL, 0, link);
-            puts.push((put, op::store(N::key(parent.at, slot), word), separator));
-            next.push(slot);
-        }
-
-        // 5.
-        let live = |now: Header| {
-            let now = next.iter().fold(now, |now, slot| now.with(*slot));
-            edges.iter().fold(now, |now, edge| now.without(edge.slot))
-        };
-        let exchange = op::compare_exchange(N::header(parent.at), now, live(now));
-        let (_, mut done) = g.chain((puts, exchange)).submit().await?;
-        while let Err(found) = done {
-            now = found;
-            if now.is_frozen() || !edges.iter().all(|edge| now.has(edge.slot)) {
-                break;
-            }
-            let exchange = op::compare_exchange(N::header(parent.at), now, live(now));
-            done = g.chain(exchange).submit().await?;
-        }
-        if done.is_err() {
-            // Whoever replaces the parent takes what is linked to by slots that are not live.
-            return Ok(None);
-        }
-        // The next operation reads the parent anew.
-        parent.header.set(live(now));
-        for edge in &edges {
-            self.unlink_child(parent.at, edge, level, g)?;
-        }
-        Ok(Some(pending.is_some()))
+        Ok(Some(parts))
     }
 
     // ANCHOR: freeze
@@ -530,11 +558,11 @@ impl<N: Node> Tree<N> {
     }
 
     /// Makes the link of a dead slot of a parent null, and retires the child. Not waited for: whoever replaces the parent does the same.
-    fn unlink_child(&self, parent: RemotePtr<N>, edge: &Edge<'_, N>, level: u8, g: &Guard<'_>) -> Result<()> {
+    fn unlink_child(parent: RemotePtr<N>, edge: &Edge<'_, N>, level: u8, g: &Guard<'_>) -> Result<()> {
         let place = N::child(parent, edge.slot);
         let child = op::replace(place, edge.link, children(level), Replacement::null(DEAD_NODE));
         g.chain(child).post()?;
-        self.unlink_entry(parent, edge.slot, edge.separator, g)
+        Self::unlink_entry(parent, edge.slot, edge.separator, g)
     }
 
     /// Replaces the highest node: by one above it, if it is full, or by one with free slots.

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 
 use farfield::prelude::*;
 
+use super::entries::class;
 use super::node::{Node, NodeOf, SLOTS, Value};
-use super::tree::{Inner, Target, Tree, class, word_of};
+use super::tree::{Inner, Target, Tree, word_of};
 use crate::Key;
 use crate::entry::not_an_entry;
 
@@ -15,6 +16,10 @@ use crate::entry::not_an_entry;
 const MOST_LEAVES: usize = 16;
 /// The keys of a leaf that a scan expects.
 const USUAL: usize = SLOTS / 2;
+
+/// No word.
+#[allow(clippy::reversed_empty_ranges)]
+const NONE: RangeInclusive<u64> = 1..=0;
 
 /// A direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +37,7 @@ pub(super) struct Rest {
 }
 
 /// The keys of a range and their values: see [`OrderedMap::range`](super::OrderedMap::range).
-pub struct Scan<'a, K: Key, V: Value> {
+pub struct Scan<'a, K: Key + Value, V: Value> {
     tree: &'a Tree<NodeOf<K, V>>,
     ct: &'a ComputeThread,
     /// `None` at the end.
@@ -41,7 +46,7 @@ pub struct Scan<'a, K: Key, V: Value> {
     ready: VecDeque<(K, V)>,
 }
 
-impl<'a, K: Key, V: Value> Scan<'a, K, V> {
+impl<'a, K: Key + Value, V: Value> Scan<'a, K, V> {
     pub(super) fn new(tree: &'a Tree<NodeOf<K, V>>, rest: Rest, ct: &'a ComputeThread) -> Self {
         Self { tree, ct, rest: Some(rest), leaves: 1, ready: VecDeque::new() }
     }
@@ -71,7 +76,7 @@ impl<'a, K: Key, V: Value> Scan<'a, K, V> {
     }
 }
 
-impl<K: Key, V: Value> fmt::Debug for Scan<'_, K, V> {
+impl<K: Key + Value, V: Value> fmt::Debug for Scan<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scan")
             .field("rest", &self.rest)
@@ -133,14 +138,13 @@ impl Rest {
     }
 
     /// Returns the words of the keys in the range, where keys are words.
-    fn words(&self) -> std::ops::RangeInclusive<u64> {
+    fn words(&self) -> RangeInclusive<u64> {
         let word = |key: &Vec<u8>| word_of(key, 0);
-        let empty = 1..=0;
         let first = match &self.low {
             Bound::Included(low) => word(low),
             Bound::Excluded(low) => match word(low).checked_add(1) {
                 Some(first) => first,
-                None => return empty,
+                None => return NONE,
             },
             Bound::Unbounded => 0,
         };
@@ -148,7 +152,7 @@ impl Rest {
             Bound::Included(high) => word(high),
             Bound::Excluded(high) => match word(high).checked_sub(1) {
                 Some(last) => last,
-                None => return empty,
+                None => return NONE,
             },
             Bound::Unbounded => u64::MAX,
         };
@@ -212,8 +216,8 @@ impl<N: Node> Tree<N> {
             if self.words {
                 live.retain(|(word, _)| words.contains(word));
             }
-            // Most are in order.
-            live.sort();
+            // Most are in order, which the stable sort makes use of.
+            live.sort_by_key(|(word, _)| *word);
             if rest.direction == Direction::Down {
                 live.reverse();
             }

@@ -3,21 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use farfield::PinnedEpoch;
 use farfield::prelude::*;
-use farfield::{Error, PinnedEpoch, SizeClass};
 
-use super::node::{EntryLink, Head, Header, Node, NodeTag, SLOTS};
-
-/// The form of entries.
-#[derive(Clone, Copy)]
-pub struct Entries {
-    /// Returns the bytes of the entry of a key and a value.
-    pub(super) bytes: fn(&[u8], &[u8]) -> usize,
-    /// Writes one.
-    pub(super) write: fn(&[u8], &[u8], &mut [u8]),
-    /// Splits one into its key and its value.
-    pub(super) split: fn(&[u8]) -> Option<(&[u8], &[u8])>,
-}
+use super::entries::{Entries, class, corrupt};
+use super::node::{Head, Header, Node, NodeTag, SLOTS};
 
 /// The nodes of a map, as a handle knows them.
 pub(super) struct Tree<N: Node> {
@@ -500,14 +490,4 @@ impl<N: Node> Tree<N> {
             }
         }
     }
-}
-
-/// Returns the class of an entry or a separator, which each link to one has.
-pub(super) fn class(link: EntryLink<'_>) -> Result<SizeClass> {
-    SizeClass::from_number(link.tag().class()).ok_or_else(|| corrupt("a link to an entry has no size class"))
-}
-
-#[cold]
-pub(super) fn corrupt(how: &str) -> Error {
-    Error::other(format!("the ordered map is destroyed or corrupt: {how}"))
 }

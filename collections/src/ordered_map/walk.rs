@@ -3,9 +3,10 @@
 use farfield::Error;
 use farfield::prelude::*;
 
+use super::entries::class;
 use super::node::{Header, Node, NodeLink, SLOTS};
 use super::restructure::Why;
-use super::tree::{Target, Tree, class, prefix_of, shortest, word_of};
+use super::tree::{Target, Tree, prefix_of, shortest, word_of};
 
 /// A node with what its parent has of it.
 struct Visited<N: Node> {

@@ -163,6 +163,36 @@ fn a_skip_list_with_tall_towers_survives_faults() {
 }
 
 #[test]
+fn an_ordered_map_is_sound() {
+    succeeds(Structure::OrderedMap, Faults::None);
+}
+
+#[test]
+fn an_ordered_map_with_small_nodes_is_sound() {
+    succeeds(Structure::SmallOrderedMap, Faults::None);
+}
+
+#[test]
+fn an_ordered_map_of_byte_strings_is_sound() {
+    succeeds(Structure::OrderedMapOfBytes, Faults::None);
+}
+
+#[test]
+fn an_ordered_map_survives_faults() {
+    succeeds(Structure::OrderedMap, Faults::Injected);
+}
+
+#[test]
+fn an_ordered_map_with_small_nodes_survives_faults() {
+    succeeds(Structure::SmallOrderedMap, Faults::Injected);
+}
+
+#[test]
+fn an_ordered_map_of_byte_strings_survives_faults() {
+    succeeds(Structure::OrderedMapOfBytes, Faults::Injected);
+}
+
+#[test]
 fn a_priority_queue_is_sound() {
     succeeds(Structure::PriorityQueue, Faults::None);
 }
@@ -253,6 +283,12 @@ fn the_bugs_planted_in_the_ring_are_detected() {
 fn the_bugs_planted_in_the_hash_map_are_detected() {
     hunt_mutants(Structure::SmallHashMap);
     hunt_mutants(Structure::HashMapOfBytes);
+}
+
+#[test]
+fn the_bugs_planted_in_the_ordered_map_are_detected() {
+    hunt_mutants(Structure::SmallOrderedMap);
+    hunt_mutants(Structure::OrderedMapOfBytes);
 }
 
 #[test]

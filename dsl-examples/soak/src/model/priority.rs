@@ -57,9 +57,8 @@ impl Model for PriorityQueue {
     fn is_hopeless(values: &Self::State, fates: &Fates) -> bool {
         let fate = |(_, value): &(u64, u64)| fates.of(*value);
         // A value that is popped before one in front of it.
-        (1..values.len()).any(|behind| {
-            values[..behind].iter().any(|before| fate(&values[behind]).is_before(fate(before)))
-        })
+        (1..values.len())
+            .any(|behind| values[..behind].iter().any(|before| fate(&values[behind]).is_before(fate(before))))
     }
 
     fn show(request: &Request) -> String {

@@ -14,16 +14,14 @@ pub(super) const BUGS: &[Planted] = &[
         name: "ordered_map_inserts_a_key_twice",
         structure: MAP,
         edits: &[(
-            "Err(now) => fresh = 1 + u8::from(now.is_frozen()),",
             "\
-                Err(now) if !now.is_frozen() => {
+                if let Err(now) = g.chain(put).submit().await?.2 {",
+            "\
+                if let Err(now) = g.chain(put).submit().await?.2 {
                     let again = op::compare_exchange(N::header(at), now, now.with(mine));
-                    if g.chain(again).submit().await?.is_ok() {
+                    if !now.is_frozen() && g.chain(again).submit().await?.is_ok() {
                         return Ok(());
-                    }
-                    fresh = 1;
-                }
-                Err(_) => fresh = 2,",
+                    }",
         )],
         invariant: "a key is inserted by a CAS that fails if any slot became live since the client has read them",
         why: "two clients that insert the same key first, into an empty leaf too, both do",
@@ -92,9 +90,11 @@ pub(super) const BUGS: &[Planted] = &[
         name: "ordered_map_returns_a_claim_that_is_not_the_last",
         structure: MAP,
         edits: &[(
-            "g.chain(op::compare_exchange(N::claims(at), last, free)).post()?;",
-            "let _ = (last, free);
-            g.chain(op::fetch_add(N::claims(at), u64::MAX)).post()?;",
+            "g.chain(op::compare_exchange(N::claims(at), last, free)).post()",
+            "{
+                let _ = (last, free);
+                g.chain(op::fetch_add(N::claims(at), u64::MAX)).post()
+            }",
         )],
         invariant: "a slot is written by the client that has claimed it",
         why: "two clients have the same slot, which is reused before its reader has finished",
@@ -123,28 +123,12 @@ pub(super) const BUGS: &[Planted] = &[
         needs_faults: false,
     },
     Planted {
-        name: "ordered_map_splits_below_a_frozen_parent",
-        structure: MAP,
-        edits: &[(
-            "\
-                now = found;
-                if now.is_frozen() || !edges",
-            "\
-                now = found;
-                if !edges",
-        )],
-        invariant: "no slot of a frozen parent becomes live",
-        why: "what has replaced the parent has the old leaf",
-        caught_by: Check::Linearizability,
-        needs_faults: false,
-    },
-    Planted {
         name: "ordered_map_replaces_a_node_twice",
         structure: MAP,
         edits: &[(
             "\
                 now = found;
-                if now.is_frozen() || !edges.iter().all(|edge| now.has(edge.slot)) {",
+                if now.is_frozen() || !claim.edges.iter().all(|edge| now.has(edge.slot)) {",
             "\
                 now = found;
                 if now.is_frozen() {",
