@@ -394,6 +394,7 @@ impl Client<'_> {
             let spans = value.apply(ct, (), spans).await?;
             shortest = [0, 1].map(|span| shortest[span].min(spans[span]));
         }
+        #[allow(clippy::cast_precision_loss)] // microseconds
         Ok(shortest[1].saturating_sub(shortest[0]) as f64 / 1000.0 / (FULL_BATCH - 3) as f64)
     }
 
