@@ -196,7 +196,10 @@ fn source_of(path: &str) -> Result<String, String> {
         let code = code
             .replace("crate::skip_list", "self::skip_list")
             .replace("(super::SkipList", "(farfield_collections::SkipList");
-        return Ok(format!("/// The skip list.\npub mod skip_list {{\n{}}}\n{code}", whole(Path::new(SKIP_LIST))?));
+        return Ok(format!(
+            "/// The skip list.\npub mod skip_list {{\n{}}}\n{code}",
+            whole(Path::new(SKIP_LIST))?
+        ));
     }
     if path != INLINE_HASH_MAP {
         return Ok(code);
