@@ -1,6 +1,6 @@
 //! `cargo xtask crash-test`: kills processes of a cluster in shared memory, or over TCP.
 //!
-//! Four processes operate on a lazy list, a Harris list, a hash map, an Interlocked Hash Table, a stack, a queue, and records of several words, and each requests the delegated counters of the others. About every 100 ms a random one is
+//! Four processes operate on a lazy list, a Harris list, a hash map, an Interlocked Hash Table, an ordered map, a skip list, a stack, a queue, and records of several words, and each requests the delegated counters of the others. About every 100 ms a random one is
 //! killed with SIGKILL and replaced; with `--stops` as many are stopped with SIGSTOP for a while and continued. Over TCP a process that is stopped for
 //! longer than its lease is evicted, ends with that error and is replaced, too. After each kill the epoch
 //! must advance within two leases. At the end both lists must be in order, the operations of all processes linearizable, each request executed as its answer or its error says, no lock held, and

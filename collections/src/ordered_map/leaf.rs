@@ -75,11 +75,13 @@ impl<N: Node> Tree<N> {
                 return place.load(g).await.map(|value| Some(decode(&value.to_le_bytes())));
             }
         }
+        let mut backoff = g.backoff();
         loop {
             let leaf = self.read_leaf(Target::At(key.ordered), g).await?;
             if let Some(found) = self.search(key, &leaf, Some(&decode), g).await? {
                 return Ok(found.and_then(|(_, value)| value));
             }
+            backoff.wait().await;
         }
     }
 
@@ -167,7 +169,7 @@ impl<N: Node> Tree<N> {
             let mut leaf = None;
             let (claim, header, slot) = if glances {
                 let (claim, (header, slot)) = g.chain((claim, Self::glance(at, key))).submit().await?;
-                (claim, header, Some(slot.map(|slot| (slot, None))))
+                (claim, header, slot.map(|slot| (slot, None)))
             } else {
                 let (claim, header, read) =
                     g.chain((claim, op::load(N::header(at)), op::read(at))).submit().await?;
@@ -184,20 +186,23 @@ impl<N: Node> Tree<N> {
                 }
                 // It is linked to still.
                 waits += 1;
-                if waits > PATIENCE {
-                    self.restructure(key.ordered, 0, at, Why::Frozen, None, g).await?;
-                } else {
+                if waits <= PATIENCE {
                     backoff.wait().await;
+                    continue;
                 }
+                self.restructure(key.ordered, 0, at, Why::Frozen, None, g).await?;
                 continue;
             }
-            let slot = match (&leaf, slot) {
-                (Some(leaf), _) => {
+            let slot = match &leaf {
+                Some(leaf) => {
                     let value = asks.then_some(<[u8]>::to_vec);
-                    let Some(slot) = self.search(key, leaf, value, g).await? else { continue };
+                    let Some(slot) = self.search(key, leaf, value, g).await? else {
+                        backoff.wait().await;
+                        continue;
+                    };
                     slot
                 }
-                (None, slot) => slot.flatten(),
+                None => slot,
             };
             let held = |slot: usize| leaf.as_ref().map(|leaf| N::held(&leaf.read, slot));
             let entry = |slot: usize| held(slot).map_or(EntryLink::NULL, N::link);
@@ -218,17 +223,14 @@ impl<N: Node> Tree<N> {
                 }
                 _ => {
                     let Some(claimed) = claimed.filter(|claimed| claimed.0 == at) else { return Ok(()) };
-                    return Self::give_back(claimed, entry(claimed.1), g);
+                    return Self::give_back(claimed, entry, g);
                 }
             };
             let Some((_, mine, is_put)) = claimed else { return Err(corrupt("no slot")) };
+            let word = word_of(key.ordered, prefix);
             if mine >= SLOTS {
-                let pending = N::INLINE.then(|| Pending {
-                    header,
-                    replaced: slot,
-                    word: word_of(key.ordered, prefix),
-                    value: new.as_ref(),
-                });
+                let pending = Pending { header, replaced: slot, word, value: new.as_ref() };
+                let pending = N::INLINE.then_some(pending);
                 if self.restructure(key.ordered, 0, at, Why::Full(header), pending, g).await? {
                     return Ok(());
                 }
@@ -242,7 +244,7 @@ impl<N: Node> Tree<N> {
             let new = N::make(self.entries, key, new.as_ref(), at, g).await?;
             let old = held(mine).filter(|_| is_put);
             let put = (
-                op::store(N::key(at, mine), word_of(key.ordered, prefix)),
+                op::store(N::key(at, mine), word),
                 N::put(at, mine, old, new),
                 op::compare_exchange(N::header(at), header, next),
             );

@@ -197,7 +197,8 @@ macro_rules! common {
             id: u64,
             children: u64,
         ) -> impl Future<Output = Result<Owned<Self>>> {
-            Self::new_in(site, Self::init(id, 0, vec![NodeWord::NULL; children as usize]))
+            let init = Self::init(id, 0, vec![NodeWord::NULL; children as usize]);
+            Self::new_in(site, init.header(Header::of_first(0)))
         }
         fn fill(new: &mut Owned<Self>, contents: &Contents<'_, Self>) {
             let live = contents.keys.len();
@@ -291,10 +292,13 @@ impl Node for EntryNode {
 
 impl Header {
     const FROZEN: u64 = 1 << 63;
+    /// Set in all headers: no address has it, so a sweep does not take a header for one.
+    const NO_ADDRESS: u64 = 1 << 62;
+    const LIVE: u64 = (1 << SLOTS) - 1;
 
     /// A header whose first slots are live.
     pub(super) const fn of_first(live: usize) -> Self {
-        Self((1 << live) - 1)
+        Self(Self::NO_ADDRESS | ((1 << live) - 1))
     }
 
     /// Returns whether the live slots are final.
@@ -320,12 +324,12 @@ impl Header {
 
     /// Returns the number of live slots.
     pub(super) fn count(self) -> usize {
-        (self.0 & !Self::FROZEN).count_ones() as usize
+        (self.0 & Self::LIVE).count_ones() as usize
     }
 
     /// Returns the live slots.
     pub(super) fn live(self) -> impl Iterator<Item = usize> {
-        let mut rest = self.0 & !Self::FROZEN;
+        let mut rest = self.0 & Self::LIVE;
         std::iter::from_fn(move || {
             let slot = (rest != 0).then(|| rest.trailing_zeros() as usize)?;
             rest &= rest - 1;
@@ -340,12 +344,12 @@ impl Header {
         for (slot, key) in keys.iter().enumerate() {
             found |= u64::from(*key == word) << slot;
         }
-        found &= self.0;
+        found &= self.0 & Self::LIVE;
         (found != 0).then(|| found.trailing_zeros() as usize)
     }
 
     /// Returns whether bits without a meaning are set.
     pub(super) fn is_corrupt(self) -> bool {
-        (self.0 & !Self::FROZEN) >> SLOTS != 0
+        self.0 & !Self::FROZEN & !Self::LIVE != Self::NO_ADDRESS
     }
 }

@@ -68,6 +68,10 @@ impl<'a, K: Key + Value, V: Value> Scan<'a, K, V> {
             let Some(rest) = &self.rest else { return Ok(None) };
             let decode = |key: &[u8], value: &[u8]| Some((K::from_ordered(key)?, V::from_bytes(value)?));
             let (pairs, rest) = self.tree.scan(rest.clone(), self.leaves, decode, &self.ct.pin()).await?;
+            if pairs.is_empty() {
+                // There may be many leaves without keys.
+                self.ct.yield_now().await;
+            }
             self.ready.extend(pairs);
             self.rest = rest;
             self.leaves = (2 * self.leaves).min(MOST_LEAVES);

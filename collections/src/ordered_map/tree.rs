@@ -9,6 +9,9 @@ use farfield::prelude::*;
 use super::entries::{Entries, class, corrupt};
 use super::node::{Head, Header, Node, NodeTag, SLOTS};
 
+/// How often a way is looked for before the client waits. Mostly it is found the first time.
+const PATIENCE: u32 = 8;
+
 /// The nodes of a map, as a handle knows them.
 pub(super) struct Tree<N: Node> {
     /// The link to the highest node, with its level. A leaf has level 0.
@@ -262,7 +265,12 @@ impl<N: Node> Tree<N> {
         mut fresh: u8,
         g: &Guard<'_>,
     ) -> Result<Option<Found<N>>> {
+        let (mut rounds, mut backoff) = (0, g.backoff());
         'again: loop {
+            rounds += 1;
+            if rounds > PATIENCE {
+                backoff.wait().await;
+            }
             let mut path = Vec::new();
             let mut next = self.known.borrow().clone();
             while let Some(node) = next.filter(|node| node.level >= fresh && node.level >= level) {
@@ -345,23 +353,23 @@ impl<N: Node> Tree<N> {
 
     /// Reads the highest node. Two round trips.
     pub(super) async fn read_top(&self, g: &Guard<'_>) -> Result<Rc<Inner<N>>> {
-        let mut link = self.top.load(g).await?;
+        let (mut link, mut backoff) = (self.top.load(g).await?, g.backoff());
         loop {
             let at = link.shared().as_ptr();
             if at.is_null() || link.tag().level() == 0 {
                 return Err(corrupt("its root has no node"));
             }
             let top = self.read(at, link.tag().level(), vec![], None, g).await?;
-            if let Some(top) = top {
-                if !top.header.get().is_frozen() {
-                    return Ok(self.learn(top, None));
-                }
-                let now = self.top.load(g).await?;
-                if now == link {
-                    return Ok(self.learn(top, None));
-                }
-                link = now;
+            let mut now = link;
+            if top.as_ref().is_none_or(|top| top.header.get().is_frozen()) {
+                now = self.top.load(g).await?;
             }
+            // A frozen one was the highest when it was read.
+            match top {
+                Some(top) if now == link => return Ok(self.learn(top, None)),
+                _ => backoff.wait().await,
+            }
+            link = now;
         }
     }
 

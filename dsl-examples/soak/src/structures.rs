@@ -5,7 +5,7 @@
 
 use farfield::prelude::*;
 use farfield::{ComputeThread, Error};
-use farfield_collections::{HashMap, InterlockedHashTable};
+use farfield_collections::{HashMap, InterlockedHashTable, OrderedMap, SkipList};
 use farfield_examples::{HarrisList, LazyList, MsQueue, TreiberStack};
 
 /// Number of keys in each set, and in each map.
@@ -45,13 +45,17 @@ pub enum Target {
     Map,
     /// The Interlocked Hash Table.
     Interlocked,
+    /// The ordered map, whose values are byte strings.
+    Ordered,
+    /// The skip list.
+    Skip,
     /// The delegated counters of the crash test, which performs their operations itself.
     Tallies,
 }
 
 impl Target {
     /// All targets, by number.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Lazy,
         Self::Harris,
         Self::Stack,
@@ -59,18 +63,31 @@ impl Target {
         Self::Records,
         Self::Map,
         Self::Interlocked,
+        Self::Ordered,
+        Self::Skip,
         Self::Tallies,
     ];
     /// The structures.
-    pub const STRUCTURES: [Self; 7] =
-        [Self::Lazy, Self::Harris, Self::Stack, Self::Queue, Self::Records, Self::Map, Self::Interlocked];
+    pub const STRUCTURES: [Self; 9] = [
+        Self::Lazy,
+        Self::Harris,
+        Self::Stack,
+        Self::Queue,
+        Self::Records,
+        Self::Map,
+        Self::Interlocked,
+        Self::Ordered,
+        Self::Skip,
+    ];
+    /// The maps.
+    pub const MAPS: [Self; 4] = [Self::Map, Self::Interlocked, Self::Ordered, Self::Skip];
     /// The sets.
     pub const SETS: [Self; 2] = [Self::Lazy, Self::Harris];
 
     /// Number of keys.
     pub fn keys(self) -> u64 {
         match self {
-            Self::Lazy | Self::Harris | Self::Map | Self::Interlocked => KEYS,
+            Self::Lazy | Self::Harris | Self::Map | Self::Interlocked | Self::Ordered | Self::Skip => KEYS,
             Self::Stack | Self::Queue => 1,
             Self::Records => RECORDS as u64,
             Self::Tallies => TALLIES as u64,
@@ -111,6 +128,8 @@ pub(crate) const STACK: &str = "stack";
 pub(crate) const QUEUE: &str = "queue";
 pub(crate) const MAP: &str = "map";
 pub(crate) const INTERLOCKED: &str = "interlocked";
+pub(crate) const ORDERED: &str = "ordered";
+pub(crate) const SKIP: &str = "skip";
 /// The bits of hashes that the Interlocked Hash Table uses: of so few slots that element lists become pointer lists.
 const INTERLOCKED_MASK: u64 = 15;
 
@@ -130,6 +149,10 @@ pub struct Structures {
     pub map: HashMap<u64, u64>,
     /// A map with locks.
     pub interlocked: InterlockedHashTable<u64, u64>,
+    /// An ordered map without locks.
+    pub ordered: OrderedMap<u64, Vec<u8>>,
+    /// Another one.
+    pub skip: SkipList<u64, u64>,
 }
 
 impl Structures {
@@ -149,6 +172,9 @@ impl Structures {
         let interlocked =
             async || InterlockedHashTable::<u64, u64>::create_masked(INTERLOCKED_MASK, ct).await;
         let interlocked = ct.root_or_init(INTERLOCKED, interlocked).await?;
+        let ordered = async || OrderedMap::<u64, Vec<u8>>::create(ct).await;
+        let ordered = ct.root_or_init(ORDERED, ordered).await?;
+        let skip = ct.root_or_init(SKIP, async || SkipList::<u64, u64>::create(ct).await).await?;
         Ok(Self {
             control,
             lazy: LazyList::attach(lazy, ct).await?,
@@ -157,6 +183,8 @@ impl Structures {
             queue: MsQueue::attach(queue, ct).await?,
             map: HashMap::attach(map, ct).await?,
             interlocked: InterlockedHashTable::attach(interlocked, ct).await?,
+            ordered: OrderedMap::attach(ordered, ct).await?,
+            skip: SkipList::attach(skip, ct).await?,
         })
     }
 
@@ -212,12 +240,29 @@ impl Structures {
             (Target::Interlocked, Operation::Upsert) => {
                 self.interlocked.upsert(&key, &value, ct).await.map(|()| 1)
             }
+            (Target::Ordered, Operation::Get) => Ok(self.ordered.get(&key, ct).await?.map_or(0, number)),
+            (Target::Ordered, Operation::Insert) => {
+                self.ordered.insert(&key, &value.to_le_bytes(), ct).await.map(u64::from)
+            }
+            (Target::Ordered, Operation::Remove) => Ok(self.ordered.take(&key, ct).await?.map_or(0, number)),
+            (Target::Ordered, Operation::Upsert) => {
+                self.ordered.upsert(&key, &value.to_le_bytes(), ct).await.map(|()| 1)
+            }
+            (Target::Skip, Operation::Get) => Ok(self.skip.get(&key, ct).await?.unwrap_or(0)),
+            (Target::Skip, Operation::Insert) => self.skip.insert(&key, &value, ct).await.map(u64::from),
+            (Target::Skip, Operation::Remove) => Ok(self.skip.take(&key, ct).await?.unwrap_or(0)),
+            (Target::Skip, Operation::Upsert) => self.skip.upsert(&key, &value, ct).await.map(|()| 1),
             (Target::Stack | Target::Queue, Operation::Get)
             | (Target::Tallies, _)
             | (Target::Records, Operation::Remove)
             | (_, Operation::Upsert) => Err(Error::other(format!("{target:?} has no {operation:?}"))),
         }
     }
+}
+
+/// Returns the number that a value of the ordered map stands for; what no client has written if it has not 8 bytes.
+fn number(value: Vec<u8>) -> u64 {
+    value.try_into().map_or(u64::MAX, u64::from_le_bytes)
 }
 
 #[cfg(test)]

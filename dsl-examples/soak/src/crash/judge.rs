@@ -70,6 +70,8 @@ pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
         all.lazy.recover(ct).await?;
         all.map.recover(ct).await?;
         all.interlocked.recover(ct).await?;
+        all.ordered.recover(ct).await?;
+        all.skip.recover(ct).await?;
         observe_all(&all, &mut histories, ct).await?;
         // The iterators detect nodes that are locked, marked or misplaced.
         let lists = [("lazy list", all.lazy.iter(ct).await), ("Harris list", all.harris.iter(ct).await)];
@@ -98,12 +100,20 @@ pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
         if let Err(error) = all.interlocked.check(ct).await {
             verdict.faults.push(format!("the Interlocked Hash Table is broken: {error}"));
         }
+        if let Err(error) = all.ordered.check(ct).await {
+            verdict.faults.push(format!("the ordered map is broken: {error}"));
+        }
+        if let Err(error) = all.skip.check(ct).await {
+            verdict.faults.push(format!("the skip list is broken: {error}"));
+        }
         let tallies = Tallies::shared(ct).await?;
         tally::clear(tallies, ct).await?;
         verdict.reachable_bytes += bytes_of::<Tallies>(1) + ct.desk_bytes().await?;
         // So that none of their objects is reachable. An object that this does not free is leaked.
         all.map.destroy(ct).await?;
         all.interlocked.destroy(ct).await?;
+        all.ordered.destroy(ct).await?;
+        all.skip.destroy(ct).await?;
         while ct.reclamation().await?.retired_objects > 0 {
             ct.try_reclaim().await;
         }
@@ -144,7 +154,9 @@ fn explain(target: Target, calls: &[Call]) -> std::result::Result<(), String> {
     let unexplained = |event: u64| format!("no order of the operations explains event {event}");
     match target {
         Target::Lazy | Target::Harris => set::explain(calls, Has::NoValue).map_err(unexplained),
-        Target::Map | Target::Interlocked => set::explain(calls, Has::Value).map_err(unexplained),
+        Target::Map | Target::Interlocked | Target::Ordered | Target::Skip => {
+            set::explain(calls, Has::Value).map_err(unexplained)
+        }
         Target::Stack => sequence::explain(calls, Order::Last),
         Target::Queue => sequence::explain(calls, Order::First),
         Target::Records => register::explain(calls),

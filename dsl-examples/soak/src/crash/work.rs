@@ -36,7 +36,7 @@ pub fn work(url: &str, log: &Path, seed: u64) -> Result<()> {
                 }
                 let other = match target {
                     Target::Records => Operation::Get,
-                    Target::Map | Target::Interlocked => {
+                    target if Target::MAPS.contains(&target) => {
                         [Operation::Get, Operation::Upsert, Operation::Remove, Operation::Remove]
                             [rng.random_range(0..4)]
                     }
