@@ -259,9 +259,13 @@ impl<N: Node> Tree<N> {
     // ANCHOR_END: change
 
     /// Gives back a slot that was claimed in vain, if it is the last one, or unlinks what was put there.
-    fn give_back((at, slot, is_put): Claimed<N>, entry: EntryLink<'_>, g: &Guard<'_>) -> Result<()> {
+    fn give_back<'g>(
+        (at, slot, is_put): Claimed<N>,
+        entry: impl Fn(usize) -> EntryLink<'g>,
+        g: &'g Guard<'_>,
+    ) -> Result<()> {
         if is_put {
-            return Self::unlink_entry(at, slot, entry, g);
+            return Self::unlink_entry(at, slot, entry(slot), g);
         }
         if slot >= SLOTS {
             return Ok(());
