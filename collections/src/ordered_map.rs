@@ -381,7 +381,7 @@ impl<K: Key + Value, V: Value> OrderedMap<K, V> {
         self.scan(Bound::Unbounded, Bound::Unbounded, Direction::Down, ct).next().await
     }
 
-    /// Returns a scan over the keys of a range, in ascending order. See [the promise of scans](self#scans).
+    /// Returns a scan over the keys of a range, in ascending order. It has each key that is in the map throughout, once. A key that is inserted or removed meanwhile it has, or not.
     ///
     /// # Errors
     /// [`farfield::Error::InvalidArgument`] if the range ends before it begins.
