@@ -130,14 +130,14 @@ const TCP_NODES: usize = 2;
 /// Exit code of a worker whose operation failed, for example because it was evicted.
 const EVICTED: i32 = 2;
 const BETWEEN_KILLS: std::ops::Range<u64> = 60..140;
-/// Limit of the bytes that only a collection without processes finds: numbers in memory may look like the addresses of blocks. It allows for one of the largest blocks, the
-/// pairs of clients and trustees.
-const MOST_LEFT_BYTES: u64 = 4096;
+/// Limit of the bytes that only a collection without processes finds: numbers in memory may look like the addresses of blocks. It allows for some of the
+/// larger blocks: nodes of 1 KiB, and the pairs of clients and trustees.
+const MOST_LEFT_BYTES: u64 = 16 << 10;
 /// Timeout after the last kill for sweeping all memory of dead processes.
 const SWEPT_WITHIN: Duration = Duration::from_secs(30);
-/// Limit of the average bytes that a dead worker leaks: it has two threads, nodes of two sizes and seven structures. See the book's chapter
+/// Limit of the average bytes that a dead worker leaks: it has two threads and nine structures, one with nodes of 1 KiB, of which it replaces many. See the book's chapter
 /// "When a client dies".
-const MOST_LEFT_PER_DEATH: u64 = 128 << 10;
+const MOST_LEFT_PER_DEATH: u64 = 512 << 10;
 /// The shortest time for which a process is stopped, in milliseconds; the longest is one and a half leases.
 const STOPPED_MS: u64 = 50;
 /// Timeout for a program to start or to end.
