@@ -195,9 +195,14 @@ impl Dump<'_> {
         Ok(root.and_then(|root| if let Target::Object { dumped, .. } = root { Some(dumped) } else { None }))
     }
 
+    /// Returns whether these bytes begin at a word boundary, and are in a segment.
+    fn is_readable(&self, at: Address, bytes: u64) -> bool {
+        at.offset().is_multiple_of(WORD_BYTES as u64) && self.ct.heap().check(at, bytes.max(1)).is_ok()
+    }
+
     async fn object(&mut self, Wanted { at, of, depth, level }: Wanted) -> Result<Target> {
         let of = &self.layouts.types[of];
-        if self.ct.heap().check(at, of.bytes.max(1)).is_err() || self.seen.contains(&at) {
+        if !self.is_readable(at, of.bytes) || self.seen.contains(&at) {
             return Ok(Target::Nothing);
         }
         if !self.take(1) {
@@ -317,8 +322,7 @@ impl Dump<'_> {
     /// Reads the elements of a tail, up to the limit. Returns none if the tail would not end in its segment, or does not begin at a word boundary.
     async fn tail(&self, from: Address, count: u64, stride: u64) -> Result<Vec<u64>> {
         let all = count.saturating_mul(stride);
-        let is_whole = from.offset().is_multiple_of(WORD_BYTES as u64);
-        if !is_whole || self.ct.heap().check(from, all.max(1)).is_err() {
+        if !self.is_readable(from, all) {
             return Ok(Vec::new());
         }
         let most = (self.left as u64).saturating_mul(stride.max(BYTES_PER_VALUE as u64)).min(MAX_BYTES);
