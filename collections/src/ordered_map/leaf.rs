@@ -6,11 +6,8 @@ use farfield::{Error, error};
 
 use super::entries::{DEAD_ENTRY, EntryLink, NewEntry, Sought, capacity, class, corrupt};
 use super::node::{Front, Header, Node, SLOTS};
-use super::restructure::{Pending, Why};
+use super::restructure::{PATIENCE, Pending, Why};
 use super::tree::{Found, Target, Tree, word_of};
-
-/// How often a client waits for another that replaces a leaf, before it does so itself: the other may be dead.
-const PATIENCE: usize = 4;
 
 /// What an operation makes of a key.
 pub(super) enum Decision<B> {

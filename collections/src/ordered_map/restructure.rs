@@ -1,13 +1,13 @@
 //! The replacement of nodes: splits, merges, and nodes whose slots are used up.
 //!
 //! 1. The new nodes are allocated, so that memory does not run out later.
-//! 2. The old node, and the neighbour with which it is merged, are frozen; two slots of the parent are claimed.
+//! 2. The old node, and the neighbour with which it is merged, are frozen; slots of the parent are claimed.
 //! 3. Slots that are not live give up what they link to.
 //! 4. The new nodes are written, and linked to by the claimed slots.
 //! 5. One CAS of the parent's header makes the new slots live, and the old ones dead.
 //!
-//! Several clients may do that for one node at the same time. The live slots of a frozen node are final, so all of them make the same of it, and one succeeds with (5). The
-//! others free what they have made.
+//! The client whose CAS freezes a node replaces it. Others wait for it, and replace the node themselves if that takes too long: the client may be dead. The live slots of a frozen
+//! node are final, so all who do that make the same of it, and one succeeds with (5). The others free what they have made.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,6 +27,9 @@ pub(super) const SPARSE: usize = SLOTS / 4;
 /// Nodes are merged if they have at most so many live slots together.
 const MERGED: usize = SLOTS / 2;
 
+/// How often a client waits for another that replaces a node, before it does so itself.
+pub(super) const PATIENCE: usize = 8;
+
 /// The tag of the null link of a slot that has had a node.
 const DEAD_NODE: NodeTag = NodeTag::new(0, true);
 
@@ -39,6 +42,16 @@ pub(super) enum Why {
     Sparse(Header),
     /// Another client has frozen it, and may be dead.
     Frozen,
+}
+
+/// What became of the replacement of a node.
+enum Outcome {
+    /// It was replaced. True if what was pending is in the map now.
+    Replaced(bool),
+    /// Another client has frozen it before.
+    LeftToAnother,
+    /// It is to be tried again.
+    Again,
 }
 
 /// A value that is to be in what replaces a full leaf.
@@ -61,6 +74,8 @@ struct Frozen<'g, N: Node> {
     header: Header,
     read: N::Value<'g>,
     links: Vec<NodeLink<'g, N>>,
+    /// True if this client has frozen it.
+    is_mine: bool,
     /// True if it had the header that was expected when this client froze it.
     is_exact: bool,
 }
@@ -139,23 +154,32 @@ impl<N: Node> Tree<N> {
     ) -> Result<bool> {
         // A client that waited has seen the parent just now.
         let mut fresh = level + 1;
+        let (mut rounds, mut backoff) = (0, g.backoff());
         loop {
+            rounds += 1;
+            if rounds > 1 {
+                // Others claim slots of the parent, too, and replace it when it has no more. Some must wait, or none would ever be done.
+                backoff.wait().await;
+            }
             let Some(found) = self.find(Target::At(key), level + 1, fresh, g).await? else {
-                return self.replace_top(level, at, g).await.map(|()| false);
+                if self.replace_top(level, at, g).await? {
+                    return Ok(false);
+                }
+                // It may be frozen, below a new top.
+                fresh = level + 2;
+                continue;
             };
             let parent = &found.parent;
             if found.at() != at {
                 return Ok(false);
             }
             fresh = level + 2;
-            if parent.claims.get() + 2 > SLOTS as u64 || parent.header.get().is_frozen() {
-                let why = if parent.header.get().is_frozen() {
-                    Why::Frozen
-                } else {
-                    Why::Full(parent.header.get())
-                };
-                let low = parent.low(0);
-                self.restructure(&low, level + 1, parent.at, why, None, g).await?;
+            let above = parent.header.get();
+            if above.is_frozen() || parent.claims.get() + 2 > SLOTS as u64 {
+                if !above.is_frozen() || rounds > PATIENCE {
+                    let why = if above.is_frozen() { Why::Frozen } else { Why::Full(above) };
+                    self.restructure(&parent.low(0), level + 1, parent.at, why, None, g).await?;
+                }
                 continue;
             }
             let header = match why {
@@ -172,15 +196,18 @@ impl<N: Node> Tree<N> {
                 },
                 _ => None,
             };
-            if let Some(done) = self.replace(&found, level, header, neighbour, pending, g).await? {
-                if neighbour.is_some() {
-                    self.is_merged(key, parent, g).await?;
+            match self.replace(&found, level, why, header, neighbour, pending, g).await? {
+                Outcome::Replaced(placed) => {
+                    if neighbour.is_some() {
+                        self.is_merged(key, parent, g).await?;
+                    }
+                    return Ok(placed);
                 }
-                return Ok(done);
+                Outcome::LeftToAnother => return Ok(false),
+                // It is frozen, and this client has to see to it that it is replaced; as for the neighbour, with which it is perhaps not to be merged any more.
+                Outcome::Again => why = Why::Frozen,
             }
             if let Some((index, _)) = neighbour {
-                // Both may be frozen, and perhaps are not to be merged any more.
-                why = Why::Frozen;
                 let (low, at) = (parent.low(index), parent.children[index]);
                 self.restructure(&low, level, at, Why::Frozen, None, g).await?;
             }
@@ -221,16 +248,18 @@ impl<N: Node> Tree<N> {
     }
 
     // ANCHOR: replace
-    /// Replaces a node, and a neighbour. Returns whether what was pending is in the map now; `None` if it is to be tried again.
+    /// Replaces a node, and a neighbour.
+    #[allow(clippy::too_many_arguments)] // what is replaced, and why
     async fn replace(
         &self,
         found: &Found<N>,
         level: u8,
+        why: Why,
         header: Header,
         neighbour: Option<(usize, Header)>,
         pending: Option<Pending<'_>>,
         g: &Guard<'_>,
-    ) -> Result<Option<bool>> {
+    ) -> Result<Outcome> {
         let parent = &found.parent;
         // 1.
         let expected =
@@ -240,24 +269,28 @@ impl<N: Node> Tree<N> {
             new.push(self.blank(level, parent, g).await?);
         }
 
-        // 2.
-        let mut indices = vec![(found.index, header)];
-        indices.extend(neighbour);
-        indices.sort_unstable_by_key(|(index, _)| *index);
-        let Some(mut claim) = self.claim(parent, &indices, new.len() as u64, g).await? else {
-            return Ok(None);
-        };
-        let mut old = Vec::with_capacity(2);
-        for (index, header) in indices {
-            old.push(self.freeze(parent.children[index], index, level, header, g).await?);
+        // 2. Others wait for the client that has frozen the node.
+        let node = self.freeze(found.at(), found.index, level, header, g).await?;
+        if !node.is_mine && why != Why::Frozen {
+            return Ok(Outcome::LeftToAnother);
         }
+        let mut old = vec![node];
+        if let Some((index, header)) = neighbour {
+            old.push(self.freeze(parent.children[index], index, level, header, g).await?);
+            old.sort_unstable_by_key(|node| node.index);
+        }
+        let Some(mut claim) = self.claim(parent, &old, new.len() as u64, g).await? else {
+            return Ok(Outcome::Again);
+        };
         let pending = pending.filter(|pending| old[0].is_exact && old[0].header == pending.header.frozen());
 
         // 3. and what is to be in the new nodes.
         for node in &old {
             self.clean(node, level, g).await?;
         }
-        let Some(parts) = self.parts(&old, parent, level, pending, g).await? else { return Ok(None) };
+        let Some(parts) = self.parts(&old, parent, level, pending, g).await? else {
+            return Ok(Outcome::Again);
+        };
         let mut nodes = Vec::with_capacity(2);
         for part in &parts {
             let mut node = match new.pop() {
@@ -273,7 +306,7 @@ impl<N: Node> Tree<N> {
         }
         if claim.slots.iter().any(|slot| *slot >= SLOTS) {
             parent.claims.set(SLOTS as u64);
-            return Ok(None);
+            return Ok(Outcome::Again);
         }
 
         // 4.
@@ -310,7 +343,7 @@ impl<N: Node> Tree<N> {
             now = found;
             if now.is_frozen() || !claim.edges.iter().all(|edge| now.has(edge.slot)) {
                 // Whoever replaces the parent takes what is linked to by slots that are not live.
-                return Ok(None);
+                return Ok(Outcome::Again);
             }
             let exchange = op::compare_exchange(N::header(parent.at), now, live(now));
             done = g.chain(exchange).submit().await?;
@@ -320,7 +353,7 @@ impl<N: Node> Tree<N> {
         for edge in &claim.edges {
             Self::unlink_child(parent.at, edge, level, g)?;
         }
-        Ok(Some(pending.is_some()))
+        Ok(Outcome::Replaced(pending.is_some()))
     }
     // ANCHOR_END: replace
 
@@ -328,11 +361,11 @@ impl<N: Node> Tree<N> {
     async fn claim<'g>(
         &self,
         parent: &Inner<N>,
-        children: &[(usize, Header)],
+        children: &[Frozen<'_, N>],
         claims: u64,
         g: &'g Guard<'_>,
     ) -> Result<Option<Claim<'g, N>>> {
-        let slots: Vec<usize> = children.iter().map(|(index, _)| usize::from(parent.slots[*index])).collect();
+        let slots: Vec<usize> = children.iter().map(|child| usize::from(parent.slots[child.index])).collect();
         let edges = slots
             .iter()
             .map(|slot| (op::load(N::child(parent.at, *slot)), N::entry(parent.at, *slot).map(op::load)));
@@ -429,9 +462,10 @@ impl<N: Node> Tree<N> {
             let chain = g.chain((freeze, op::load(N::header(at)), claims, op::read(at), links));
             let (frozen, now, _, read, links) = chain.submit().await?;
             if now.is_frozen() {
-                let is_exact = frozen.is_ok() && header == expected && !header.is_frozen();
+                let is_mine = frozen.is_ok() && !header.is_frozen();
+                let is_exact = is_mine && header == expected;
                 let links = links.unwrap_or_default();
-                return Ok(Frozen { at, index, header: now, read, links, is_exact });
+                return Ok(Frozen { at, index, header: now, read, links, is_mine, is_exact });
             }
             header = now;
         }
@@ -565,11 +599,13 @@ impl<N: Node> Tree<N> {
         Self::unlink_entry(parent, edge.slot, edge.separator, g)
     }
 
-    /// Replaces the highest node: by one above it, if it is full, or by one with free slots.
-    async fn replace_top(&self, level: u8, at: RemotePtr<N>, g: &Guard<'_>) -> Result<()> {
+    /// Puts a node above the highest one, if that is full, or replaces it by one with free slots. Returns whether it was replaced, by any client; if not, it may not be
+    /// the highest any more.
+    async fn replace_top(&self, level: u8, at: RemotePtr<N>, g: &Guard<'_>) -> Result<bool> {
         let link = self.top.load(g).await?;
         if link.shared().as_ptr() != at {
-            return self.read_top(g).await.map(drop);
+            self.read_top(g).await?;
+            return Ok(link.tag().level() == level);
         }
         let header = N::header(at).load(g).await?;
         if header.count() > FULL {
@@ -578,16 +614,17 @@ impl<N: Node> Tree<N> {
             N::fill(&mut above, &Contents { home: 0, keys: vec![0], held: vec![], children: vec![child] });
             // If another client was faster, there is one already.
             let _ = self.top.compare_exchange(g, link, above, NodeTag::new(level + 1, false)).await?;
-            return Ok(());
+            self.read_top(g).await?;
+            return Ok(false);
         }
         let top = self.read_top(g).await?;
         if top.at != at {
-            return Ok(());
+            return Ok(top.level == level);
         }
         let mut new = N::allocate(g.near(at), g.random(), children(level)).await?;
         let old = self.freeze(at, 0, level, header, g).await?;
         self.clean(&old, level, g).await?;
-        let Some(items) = self.items(&old, &top, level, false, g).await? else { return Ok(()) };
+        let Some(items) = self.items(&old, &top, level, false, g).await? else { return Ok(false) };
         let contents = Contents {
             home: top.home,
             keys: items.iter().map(|(_, item)| item.word).collect(),
@@ -596,10 +633,16 @@ impl<N: Node> Tree<N> {
         };
         N::fill(&mut new, &contents);
         let new = Replacement::of(new, NodeTag::new(level, false))?;
-        if let Ok(old) = g.chain(op::replace(self.top, link, children(level), new)).submit().await? {
-            old.retire(g).await?;
+        match g.chain(op::replace(self.top, link, children(level), new)).submit().await? {
+            Ok(old) => {
+                old.retire(g).await?;
+                self.read_top(g).await.map(|_| true)
+            }
+            Err(refused) => {
+                self.read_top(g).await?;
+                Ok(refused.current.tag().level() == level)
+            }
         }
-        Ok(())
     }
 }
 

@@ -116,7 +116,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ordered_map_reports_what_a_split_left_out",
         structure: MAP,
-        edits: &[("Ok(Some(pending.is_some()))", "Ok(Some(true))")],
+        edits: &[("Ok(Outcome::Replaced(pending.is_some()))", "Ok(Outcome::Replaced(true))")],
         invariant: "an insertion is done when a new leaf has its key",
         why: "it is lost if the leaf has changed before it was frozen",
         caught_by: Check::Linearizability,
