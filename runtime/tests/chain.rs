@@ -323,6 +323,29 @@ fn a_posted_release_protects_its_object() {
 }
 
 #[test]
+fn a_hint_is_no_access() {
+    everywhere(async |ct| {
+        let (freed, nothing) =
+            (node(1, 0, ct).await?, RemotePtr::<Node>::from_address(Address::new(9, 1 << 40)));
+        ct.delete(freed).await?;
+        let root = node(2, 1, ct).await?;
+        let g = &ct.pin();
+        let hints = || [op::prefetch(freed), op::prefetch(nothing), op::prefetch(root)];
+        takes(round_trips(ct, async || g.chain(hints()).submit().await).await?, 0);
+        let took = round_trips(ct, async || {
+            let (_, key, many) = g
+                .chain((hints(), op::read(root.key()), vec![op::read(root), op::read(root)]))
+                .submit()
+                .await?;
+            assert_eq!((key, many.len()), (2, 2));
+            Ok(())
+        });
+        takes(took.await?, 1);
+        ct.delete(root).await
+    });
+}
+
+#[test]
 fn only_a_peek_may_read_freed_memory() {
     let looks = async |ct: &ComputeThread, peeks: bool| {
         let root = node(1, 0, ct).await?;

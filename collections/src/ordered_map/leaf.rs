@@ -66,7 +66,7 @@ impl<N: Node> Tree<N> {
     ) -> Result<Option<R>> {
         if N::INLINE && g.is_immediate() {
             let found = self.find_leaf(Target::At(key.ordered), 1, g).await?;
-            let (header, slot) = g.chain(Self::glance(found.at(), key)).submit().await?;
+            let ((), _, (header, slot)) = g.chain(Self::glance(found.at(), key, false)).submit().await?;
             if !header.is_frozen() {
                 let Some(place) = slot.and_then(|slot| N::value(found.at(), slot)) else { return Ok(None) };
                 return place.load(g).await.map(|value| Some(decode(&value.to_le_bytes())));
@@ -82,16 +82,19 @@ impl<N: Node> Tree<N> {
         }
     }
 
-    /// Reads the header of a leaf and the slot of a key, where a round trip costs nothing: the words of a READ are read in order there.
+    /// Reads the header of a leaf and the slot of a key, where a round trip costs nothing: the words of a READ are read in order there. Claims a slot before, if asked to.
     #[inline]
     fn glance<'g>(
         at: RemotePtr<N>,
         key: Sought<'_>,
-    ) -> impl Operations<'g, Output = (Header, Option<usize>)> + use<'g, N> {
+        claims: bool,
+    ) -> impl Operations<'g, Output = ((), Option<u64>, (Header, Option<usize>))> + use<'g, N> {
         let word = word_of(key.ordered, 0);
-        op::read_with(RemotePtr::<Front>::from_address(at.address()), move |front| {
+        let front = op::read_with(RemotePtr::<Front>::from_address(at.address()), move |front| {
             (front.header, front.header.live_with(&front.keys, word))
-        })
+        });
+        // The value, and the line of a slot that is claimed, are there when they are needed.
+        (op::prefetch(at), claims.then(|| op::fetch_add(N::claims(at), 1)), front)
     }
 
     /// Looks for a key in a leaf. No round trip if keys and values are words, or if keys are and no value is asked for; else one. `None` if the leaf was changed
@@ -161,13 +164,13 @@ impl<N: Node> Tree<N> {
             let found = self.find_leaf(Target::At(key.ordered), fresh, g).await?;
             let at = found.at();
             let prefix = found.parent.prefix(found.index, self.words);
-            let claim = (claims && claimed.is_none_or(|(leaf, ..)| leaf != at))
-                .then(|| op::fetch_add(N::claims(at), 1));
+            let claims = claims && claimed.is_none_or(|(leaf, ..)| leaf != at);
             let mut leaf = None;
             let (claim, header, slot) = if glances {
-                let (claim, (header, slot)) = g.chain((claim, Self::glance(at, key))).submit().await?;
+                let ((), claim, (header, slot)) = g.chain(Self::glance(at, key, claims)).submit().await?;
                 (claim, header, slot.map(|slot| (slot, None)))
             } else {
+                let claim = claims.then(|| op::fetch_add(N::claims(at), 1));
                 let (claim, header, read) =
                     g.chain((claim, op::load(N::header(at)), op::read(at))).submit().await?;
                 leaf = Some(Leaf { found, header, read });

@@ -5,6 +5,7 @@
 //! | function | result |
 //! |---|---|
 //! | [`read`], [`read_with`], [`read_bytes`], [`read_bytes_with`], [`load`], [`load_range`], [`peek`], [`peek_range`], [`peek_bytes`], [`peek_bytes_with`] | the value |
+//! | [`prefetch`] | nothing |
 //! | [`store`], [`store_range`] | a `Link`'s new value; nothing for an atomic or a tagged link |
 //! | [`compare_exchange`], [`compare_exchange_link`], [`fetch_add`] | the previous value |
 //! | [`write()`] | the object, in case no link holds it |
@@ -76,6 +77,10 @@ pub(crate) mod sealed {
         /// The operations are about to be executed or recorded.
         #[inline(always)]
         fn prepare(&mut self, _: &'g Worker) {}
+
+        /// They are about to be executed on an immediate fabric, among others: tells the processor what they read.
+        #[inline(always)]
+        fn prefetch(&self, _: &Host) {}
 
         /// Executes them on an immediate fabric.
         fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw>;
@@ -166,6 +171,13 @@ impl<T: Remote, G: 'static> Exchangeable for TaggedLink<T, G> {
 #[inline]
 pub fn read<'g, R: Readable<'g>>(what: R) -> impl Operations<'g, Output = <R::Field as Field>::Value<'g>> {
     ReadField::<'g, R::Field>::new(what.at())
+}
+
+/// Operations after this one probably access the fields of an object, or one field: on memory that the processor reaches, they come to its cache in parallel.
+/// No access of the object as a READ is, and nothing at all on other fabrics. The READs of an array or a `Vec` need no such hint.
+#[inline]
+pub fn prefetch<'g, R: Readable<'g>>(what: R) -> impl Operations<'g, Output = ()> {
+    Prefetch(ReadField::<'g, R::Field>::new(what.at()))
 }
 
 /// Reads all fields of an object, or one field. The result is what `decode` makes of them, so that a large object is not moved about.
@@ -575,6 +587,11 @@ impl<'g, F: Field> Steps<'g> for ReadField<'g, F> {
         each(self.words().0, Access::Reads);
     }
     #[inline(always)]
+    fn prefetch(&self, host: &Host) {
+        let (first, _, words) = self.words();
+        host.prefetch(first, words);
+    }
+    #[inline(always)]
     fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
         let (first, within, words) = self.words();
         ct.count_read(words);
@@ -641,6 +658,10 @@ impl<'g, V, R: Steps<'g, Raw = Result<V>> + Reads> Steps<'g> for Peek<R> {
         self.0.visit(each);
     }
     #[inline(always)]
+    fn prefetch(&self, host: &Host) {
+        self.0.prefetch(host);
+    }
+    #[inline(always)]
     fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
         self.0.execute(ct, host)
     }
@@ -659,6 +680,28 @@ impl<'g, V, R: Steps<'g, Raw = Result<V>> + Reads> Steps<'g> for Peek<R> {
     }
 }
 
+/// A hint that a field will be accessed.
+struct Prefetch<R>(R);
+
+impl<'g, R: Steps<'g>> Steps<'g> for Prefetch<R> {
+    type Raw = ();
+    type Output = ();
+
+    #[inline(always)]
+    fn visit(&self, _: &mut impl FnMut(Address, Access)) {}
+    #[inline(always)]
+    fn execute(&mut self, _: &'g Worker, host: &Host) -> Result<()> {
+        self.0.prefetch(host);
+        Ok(())
+    }
+    fn record(&self, _: &mut Parts<'g, Worker>) {}
+    fn raw(&self, _: &mut CompletedOperations<'_>) {}
+    #[inline(always)]
+    fn results(self, (): ()) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// A READ of a field whose value is decoded where it is.
 struct ReadWith<'g, F, D> {
     read: ReadField<'g, F>,
@@ -673,6 +716,10 @@ impl<'g, F: Field, T, D: FnOnce(F::Value<'g>) -> T> Steps<'g> for ReadWith<'g, F
     #[inline(always)]
     fn visit(&self, each: &mut impl FnMut(Address, Access)) {
         self.read.visit(each);
+    }
+    #[inline(always)]
+    fn prefetch(&self, host: &Host) {
+        self.read.prefetch(host);
     }
     #[inline(always)]
     fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
@@ -725,6 +772,10 @@ impl<'g, R, D: FnOnce(&[u8]) -> R> Steps<'g> for ReadBytes<D> {
 
     fn visit(&self, each: &mut impl FnMut(Address, Access)) {
         each(self.at, Access::Reads);
+    }
+    #[inline]
+    fn prefetch(&self, host: &Host) {
+        host.prefetch(self.at, self.words);
     }
     fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
         ct.count_read(self.words);
@@ -1405,6 +1456,11 @@ macro_rules! tuples {
                 $(self.$index.prepare(ct);)*
             }
             #[inline(always)]
+            #[allow(unused_variables)]
+            fn prefetch(&self, host: &Host) {
+                $(self.$index.prefetch(host);)*
+            }
+            #[inline(always)]
             #[allow(unused_variables, clippy::unused_unit)]
             fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
                 Ok(($(self.$index.execute(ct, host)?,)*))
@@ -1481,7 +1537,17 @@ macro_rules! collections {
 }
             }
             #[inline]
+            fn prefetch(&self, host: &Host) {
+                for one in self {
+                    one.prefetch(host);
+                }
+            }
+            #[inline]
             fn execute(&mut self, ct: &'g Worker, host: &Host) -> Result<Self::Raw> {
+                // What they read comes from memory at the same time.
+                if self.iter().nth(1).is_some() {
+                    self.prefetch(host);
+                }
                 $try_map(self.iter_mut(), |one| one.execute(ct, host))
             }
             fn record(&self, parts: &mut Parts<'g, Worker>) {
