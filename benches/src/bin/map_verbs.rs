@@ -1,6 +1,6 @@
-//! The time of a hash map's `get` over RDMA, beside that of READs by a minimal loop on verbs.
+//! The time of a map's `get` over RDMA, beside that of READs by a minimal loop on verbs.
 //!
-//! `map_verbs URL ADDRESS` fills a [`HashMap`] and an [`InlineHashMap`] with [`KEYS`] keys of one word, whose values are one word, and measures in
+//! `map_verbs URL ADDRESS` fills a [`HashMap`], an [`InlineHashMap`] and an [`OrderedMap`] with [`KEYS`] keys of one word, whose values are one word, and measures in
 //! [`ROUNDS`] rounds. The program `raw_verbs`, which connects the device at `ADDRESS` to itself, runs before and after the
 //! measurements of each map. It prints a line for each measurement, in their order:
 //!
@@ -9,21 +9,25 @@
 //! | `raw JSON` | the output of `raw_verbs` |
 //! | `get NAME TASKS MICROSECONDS` | the time of a `get` of the map by so many tasks of one thread: the median of the times in which that many `get`s end, divided by their number |
 //!
-//! The maps are *warm*: each round uses a new handle that has read the directory, and reads each of its random keys once. So no `get` knows the slot
-//! of its key. The counters of the handle are checked for this.
+//! The maps are *warm*: each round uses a new handle, and reads each of its random keys once. The handle of a hash map has read the directory, so no `get` knows the slot
+//! of its key. The counters of the handle are checked for this. The handle of the ordered map has used all nodes above the leaves; the number of chains is checked for this: one
+//! for each `get`.
 
 #![allow(clippy::cast_precision_loss)] // counts of at most some thousands
 
 use std::cell::RefCell;
+use std::fmt::Debug;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use farfield::prelude::*;
 use farfield::{Error, Result};
-use farfield_collections::{Counters, HashMap, InlineHashMap};
+use farfield_collections::{HashMap, InlineHashMap, OrderedMap};
 
-/// The number of keys of a map: they are in more than a hundred tables.
+/// The number of keys of a map: they are in more than a hundred tables, or in hundreds of leaves.
 const KEYS: u64 = 20_000;
+/// The handle of an ordered map reads one in so many keys before it is measured: several below each node above the leaves.
+const WARMING: usize = 100;
 const ROUNDS: usize = 11;
 /// The numbers of tasks, each with the number of `get`s of a round.
 const MEASURED: [(usize, usize); 2] = [(1, 600), (16, 1600)];
@@ -56,17 +60,30 @@ fn run(cluster: &str, address: &str) -> Result<()> {
         fill(ct, async |key| map.insert(&key, &value(key), ct).await).await?;
         let map = InlineHashMap::attach(words, ct).await?;
         fill(ct, async |key| map.insert(&key, &value(key), ct).await).await?;
+        let tree = OrderedMap::<u64, u64>::create(ct).await?;
+        let map = OrderedMap::attach(tree, ct).await?;
+        fill(ct, async |key| map.insert(&key, &value(key), ct).await).await?;
         raw(address)?;
         for _ in 0..ROUNDS {
             let map = HashMap::attach(links, ct).await?;
-            measure("hash-map", ct, async |key| map.get(&key, ct).await, || map.counters()).await?;
+            let get = async |key| map.get(&key, ct).await;
+            // The first `get` of a handle reads the directory.
+            measure("hash-map", ct, [0], get, || map.counters(), |hit| hit.directory_hits += 1).await?;
             raw(address)?;
             let map = InlineHashMap::attach(words, ct).await?;
-            measure("hash-map-inline", ct, async |key| map.get(&key, ct).await, || map.counters()).await?;
+            let get = async |key| map.get(&key, ct).await;
+            measure("hash-map-inline", ct, [0], get, || map.counters(), |hit| hit.directory_hits += 1)
+                .await?;
+            raw(address)?;
+            let map = OrderedMap::attach(tree, ct).await?;
+            let get = async |key| map.get(&key, ct).await;
+            let some = (1..KEYS).step_by(WARMING);
+            measure("ordered-map", ct, some, get, || ct.metrics().chains, |chains| *chains += 1).await?;
             raw(address)?;
         }
         HashMap::attach(links, ct).await?.destroy(ct).await?;
-        InlineHashMap::attach(words, ct).await?.destroy(ct).await
+        InlineHashMap::attach(words, ct).await?.destroy(ct).await?;
+        OrderedMap::attach(tree, ct).await?.destroy(ct).await
     })?;
     Ok(())
 }
@@ -99,27 +116,32 @@ fn raw(address: &str) -> Result<()> {
     Ok(())
 }
 
-/// Measures `get`s by a new handle, and prints their times.
-async fn measure(
+/// Measures `get`s by a new handle that has read the keys `first`, and prints their times. What `counts` returns must grow by each of them as `warm` says.
+async fn measure<C: Clone + PartialEq + Debug>(
     name: &str,
     ct: &ComputeThread,
+    first: impl IntoIterator<Item = u64>,
     get: impl AsyncFn(u64) -> Result<Option<u64>>,
-    counters: impl Fn() -> Counters,
+    counts: impl Fn() -> C,
+    warm: impl Fn(&mut C),
 ) -> Result<()> {
     let get = async |key: u64| match get(key).await? {
         Some(found) if found == value(key) => Ok(()),
         found => Err(Error::other(format!("{name}: the key {key} has the value {found:?}"))),
     };
-    let mut keys: Vec<u64> = (0..KEYS).collect();
-    let measured: usize = MEASURED.iter().map(|(_, gets)| gets).sum();
-    for index in 0..=measured {
-        keys.swap(index, ct.random_range(index..KEYS as usize));
+    for key in first {
+        get(key).await?;
     }
-    // The first `get` of a handle reads the directory.
-    let (first, mut rest) = (keys[0], &keys[1..=measured]);
-    get(first).await?;
-    let mut expected = counters();
-    expected.directory_hits += measured as u64;
+    // Key 0 is read by a hash map's handle before.
+    let mut keys: Vec<u64> = (1..KEYS).collect();
+    let measured: usize = MEASURED.iter().map(|(_, gets)| gets).sum();
+    for index in 0..measured {
+        let other = ct.random_range(index..keys.len());
+        keys.swap(index, other);
+    }
+    let mut rest = &keys[..measured];
+    let mut expected = counts();
+    (0..measured).for_each(|_| warm(&mut expected));
     for (tasks, gets) in MEASURED {
         let (keys, others) = rest.split_at(gets);
         rest = others;
@@ -148,7 +170,7 @@ async fn measure(
         times.sort_unstable();
         println!("get {name} {tasks} {}", times[times.len() / 2].as_secs_f64() * 1e6 / tasks as f64);
     }
-    let counted = counters();
+    let counted = counts();
     if counted != expected {
         let reason = format!("{name}: the map was not warm: {counted:?} instead of {expected:?}");
         return Err(Error::other(reason));

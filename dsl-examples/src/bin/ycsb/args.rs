@@ -7,7 +7,7 @@ use clap::{Parser, ValueEnum, value_parser};
 use farfield::parse_size;
 
 use crate::distribution::Distribution;
-use crate::mix::Workload;
+use crate::mix::{LONGEST_SCAN, Workload};
 use crate::packing::{Form, Packing, WORD_VALUE};
 use crate::record::{HEADER_BYTES, KEY_BYTES};
 
@@ -30,12 +30,15 @@ pub(crate) struct Args {
     /// Operations of each thread
     #[arg(long, default_value_t = 65_536, value_parser = value_parser!(u64).range(0..=u64::from(u32::MAX)))]
     pub(crate) ops: u64,
-    /// Bytes of a value: from 32, the header of the check, to 1MiB; of the tables of words 8
-    #[arg(long, default_value_ifs([("structure", INLINE, WORD), ("structure", INTERLOCKED, WORD)]), default_value = "100", value_parser = value_size)]
+    /// Bytes of a value: from 32, the header of the check, to 1MiB, of ordered-map also 8; of the structures of words 8
+    #[arg(long, default_value_ifs(WORDS.map(|structure| ("structure", structure, WORD))), default_value = "100", value_parser = value_size)]
     pub(crate) value_size: usize,
-    /// Bytes of a key: 8 for words, from 16 on byte strings; of the tables of words 8
-    #[arg(long, default_value_ifs([("structure", INLINE, WORD), ("structure", INTERLOCKED, WORD)]), default_value = "16", value_parser = key_size)]
+    /// Bytes of a key: 8 for words, from 16 on byte strings; of the structures of words 8
+    #[arg(long, default_value_ifs(WORDS.map(|structure| ("structure", structure, WORD))), default_value = "16", value_parser = key_size)]
     pub(crate) key_size: usize,
+    /// The most records of a scan, 100 unless given: their number is uniform from 1 on
+    #[arg(long, value_parser = value_parser!(u64).range(1..=1 << 20))]
+    pub(crate) scan_length: Option<u64>,
     /// Compute threads of each process: up to 8192, or 262144 simulated ones
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u64).range(1..))]
     pub(crate) threads: u64,
@@ -71,11 +74,17 @@ pub(crate) enum Structure {
     InlineHashMap,
     /// Its Interlocked Hash Table, whose keys and values have 8 bytes
     Interlocked,
+    /// Its ordered map, a tree
+    OrderedMap,
+    /// Its skip list, whose keys and values have 8 bytes
+    SkipList,
 }
 
 /// The names of the structures of words.
 const INLINE: &str = "inline-hash-map";
 const INTERLOCKED: &str = "interlocked";
+const SKIP_LIST: &str = "skip-list";
+const WORDS: [&str; 3] = [INLINE, INTERLOCKED, SKIP_LIST];
 /// The size of their keys and their values.
 const WORD: &str = "8";
 
@@ -85,12 +94,15 @@ impl Structure {
             Self::HashMap => "hash-map",
             Self::InlineHashMap => INLINE,
             Self::Interlocked => INTERLOCKED,
+            Self::OrderedMap => "ordered-map",
+            Self::SkipList => SKIP_LIST,
         }
     }
 
     fn has_scans(self) -> bool {
         match self {
             Self::HashMap | Self::InlineHashMap | Self::Interlocked => false,
+            Self::OrderedMap | Self::SkipList => true,
         }
     }
 }
@@ -154,6 +166,12 @@ impl Args {
             let structure = args.structure.name();
             return Err(Refused::Mistake(format!("--workload e: the structure {structure} has no scans")));
         }
+        if let Some(length) = args.scan_length.filter(|_| args.workload != Workload::E) {
+            let workload = args.workload.name();
+            return Err(Refused::Mistake(format!(
+                "--scan-length {length}: the workload {workload} has no scans"
+            )));
+        }
         if let Some(mistake) = args.wrong_size() {
             return Err(Refused::Mistake(mistake));
         }
@@ -182,10 +200,12 @@ impl Args {
             Structure::HashMap if value < HEADER_BYTES => Some(format!(
                 "--value-size {value}: a value of hash-map has at least {HEADER_BYTES} bytes, the header of the check"
             )),
-            Structure::InlineHashMap | Structure::Interlocked if value != WORD_VALUE => {
+            Structure::InlineHashMap | Structure::Interlocked | Structure::SkipList
+                if value != WORD_VALUE =>
+            {
                 Some(format!("--value-size {value}: a value of {name} has {WORD_VALUE} bytes"))
             }
-            Structure::InlineHashMap | Structure::Interlocked if key != WORD_KEY => {
+            Structure::InlineHashMap | Structure::Interlocked | Structure::SkipList if key != WORD_KEY => {
                 Some(format!("--key-size {key}: a key of {name} has {WORD_KEY} bytes"))
             }
             _ => None,
@@ -225,6 +245,10 @@ impl Args {
         self.distribution.unwrap_or(self.workload.distribution())
     }
 
+    pub(crate) fn longest_scan(&self) -> u64 {
+        self.scan_length.unwrap_or(LONGEST_SCAN)
+    }
+
     /// The numbers of tasks of the runs.
     pub(crate) fn series(&self) -> Vec<u64> {
         let smaller = std::iter::successors(Some(1), |tasks| Some(tasks * 2));
@@ -260,12 +284,24 @@ mod tests {
 
     #[test]
     fn the_sizes_of_words_need_not_be_given() {
-        for structure in [INLINE, INTERLOCKED] {
+        for structure in WORDS {
             let args = parsed(&format!("--structure {structure}")).unwrap();
             assert_eq!((args.key_size, args.value_size), (8, 8));
             assert!(matches!(args.form(), Some(Form::Word(_))));
             assert!(parsed(&format!("--structure {structure} --value-size 8 --key-size 8")).is_ok());
         }
+    }
+
+    #[test]
+    fn an_ordered_map_has_words_or_byte_strings() {
+        let words = parsed("--structure ordered-map --workload e --key-size 8 --value-size 8").unwrap();
+        assert!(matches!(words.form(), Some(Form::Word(_))));
+        for words in ["", "--key-size 8", "--key-size 16 --value-size 8", "--value-size 32"] {
+            assert!(parsed(&format!("--structure ordered-map {words}")).is_ok(), "{words}");
+        }
+        assert_eq!(words.longest_scan(), 100);
+        let args = parsed("--structure skip-list --workload e --scan-length 7").unwrap();
+        assert_eq!(args.longest_scan(), 7);
     }
 
     #[test]
@@ -302,6 +338,10 @@ mod tests {
             ("--structure inline-hash-map --key-size 16", "--key-size 16"),
             ("--structure interlocked --workload e", "interlocked has no scans"),
             ("--structure interlocked --value-size 100", "a value of interlocked"),
+            ("--structure skip-list --value-size 100", "a value of skip-list"),
+            ("--structure skip-list --key-size 16", "a key of skip-list"),
+            ("--structure ordered-map --workload e --scan-length 0", "'0' for '--scan-length"),
+            ("--structure ordered-map --scan-length 9", "--scan-length 9: the workload a has no scans"),
             ("--structure interlocked --key-size 16", "a key of interlocked"),
             ("--structure inline-hash-map --workload f --ops 4294967295", "--ops 4294967295"),
             ("--workload g", "'g' for '--workload"),

@@ -60,6 +60,13 @@ impl Inserted {
         self.loaded + self.ended.load(Ordering::Acquire)
     }
 
+    /// Returns whether a record may be in the map: it was loaded, this process has begun to insert it, or it is another process's.
+    pub(crate) fn may_be_present(&self, record: u64) -> bool {
+        let Some(number) = record.checked_sub(self.loaded) else { return true };
+        number % self.processes != self.process
+            || number / self.processes < self.begun.load(Ordering::Relaxed)
+    }
+
     /// Returns the number of the `index`-th of these records.
     pub(crate) fn record(&self, index: u64) -> u64 {
         match index.checked_sub(self.loaded) {
@@ -93,6 +100,9 @@ mod tests {
             processes.iter().flat_map(|process| [process.begin().1, process.begin().1]).collect();
         records.sort_unstable();
         assert_eq!(records, (10..16).collect::<Vec<u64>>());
+        let present = |record: u64| processes.each_ref().map(|process| process.may_be_present(record));
+        assert_eq!([present(9), present(15), present(16)], [[true; 3], [true; 3], [false, true, true]]);
+        assert_eq!(present(17), [true, false, true]);
         assert_eq!(processes[2].record(9), 9);
         assert_eq!(processes[2].record(11), 15);
     }

@@ -8,7 +8,7 @@
 //! | b | 95 % reads, 5 % updates | zipfian |
 //! | c | reads | zipfian |
 //! | d | 95 % reads, 5 % insertions | latest |
-//! | e | 95 % scans of 1 to 100 records, 5 % insertions | zipfian |
+//! | e | 95 % scans of 1 to 100 records (`--scan-length`), 5 % insertions | zipfian |
 //! | f | 50 % reads, 50 % read-modify-writes | zipfian |
 //!
 //! All threads load their share of the records, then run operations. The report has the throughput of both phases, and for each kind of operation
@@ -17,8 +17,11 @@
 //!
 //! Every value names its record, its writer and the writer's write, so a torn or misplaced value is found where it is read. Afterwards the value of every
 //! record must be its writer's last write of it (see `ledger`), read-modify-writes must be counted by the records, the structure must be valid and as large
-//! as the insertions make it, and every object must be freed with it. A value that is a word, as those of `inline-hash-map` and `interlocked`, names its record by
+//! as the insertions make it, and every object must be freed with it. A value that is a word, as those of `inline-hash-map`, `interlocked` and `skip-list`, names its record by
 //! a hash (see `packing`).
+//!
+//! Workload e needs an order: `ordered-map` or `skip-list`. Their keys are in the order of a hash of the record, as YCSB's are by default. A scan must have its keys in order, each once,
+//! and each record that was in the map throughout, with its value (see `scans`).
 //!
 //! On a simulated cluster (`--cluster sim:…`) the times are virtual, and the report has the latencies in round trips and the hash of the trace.
 //!
@@ -30,12 +33,14 @@ mod inserted;
 mod ledger;
 mod measures;
 mod mix;
+mod ordered;
 mod packing;
 #[cfg(test)]
 mod planted;
 mod plot;
 mod record;
 mod report;
+mod scans;
 mod store;
 mod totals;
 mod verdict;
@@ -46,9 +51,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use farfield::error::Printable;
-use farfield_collections::{InlineHashMap, InterlockedHashTable};
+use farfield_collections::{InlineHashMap, InterlockedHashTable, SkipList};
 
 use args::{Args, Format, Structure, WORD_KEY};
+use ordered::{Hashes, Ordered};
+use packing::WORD_VALUE;
 use report::Report;
 use store::{Hashed, Strings, Words};
 
@@ -89,11 +96,16 @@ fn run(args: &Args) -> Result<Report, String> {
         Ok::<_, String>((name, file))
     });
     let plot = plot.transpose()?;
-    let outcomes = match (args.structure, args.key_size) {
-        (Structure::HashMap, WORD_KEY) => workload::run::<Hashed<Words>>(args),
-        (Structure::HashMap, _) => workload::run::<Hashed<Strings>>(args),
-        (Structure::InlineHashMap, _) => workload::run::<InlineHashMap<u64, u64>>(args),
-        (Structure::Interlocked, _) => workload::run::<InterlockedHashTable<u64, u64>>(args),
+    let outcomes = match (args.structure, args.key_size, args.value_size) {
+        (Structure::HashMap, WORD_KEY, _) => workload::run::<Hashed<Words>>(args),
+        (Structure::HashMap, ..) => workload::run::<Hashed<Strings>>(args),
+        (Structure::InlineHashMap, ..) => workload::run::<InlineHashMap<u64, u64>>(args),
+        (Structure::Interlocked, ..) => workload::run::<InterlockedHashTable<u64, u64>>(args),
+        (Structure::OrderedMap, WORD_KEY, WORD_VALUE) => workload::run::<Ordered<Hashes, u64>>(args),
+        (Structure::OrderedMap, WORD_KEY, _) => workload::run::<Ordered<Hashes, Vec<u8>>>(args),
+        (Structure::OrderedMap, _, WORD_VALUE) => workload::run::<Ordered<Strings, u64>>(args),
+        (Structure::OrderedMap, ..) => workload::run::<Ordered<Strings, Vec<u8>>>(args),
+        (Structure::SkipList, ..) => workload::run::<SkipList<u64, u64>>(args),
     };
     let outcomes = outcomes.map_err(|error| error.to_string())?;
     let report = Report::new(args, &outcomes).ok_or("nothing was run")?;

@@ -38,7 +38,7 @@ impl Kind {
     }
 }
 
-/// The longest scan, in records.
+/// The longest scan of YCSB, in records.
 pub(crate) const LONGEST_SCAN: u64 = 100;
 
 /// The core workloads.
@@ -52,7 +52,7 @@ pub(crate) enum Workload {
     C,
     /// 95 % reads, 5 % insertions; the latest records
     D,
-    /// 95 % scans of up to 100 records, 5 % insertions; zipfian
+    /// 95 % scans of up to --scan-length records, 5 % insertions; zipfian
     E,
     /// 50 % reads, 50 % read-modify-writes; zipfian
     F,
@@ -99,8 +99,8 @@ impl Workload {
 }
 
 /// Draws the number of records of a scan.
-pub(crate) fn scan_length(rng: &mut impl Rng) -> u64 {
-    rng.random_range(1..=LONGEST_SCAN)
+pub(crate) fn scan_length(longest: u64, rng: &mut impl Rng) -> u64 {
+    rng.random_range(1..=longest.max(1))
 }
 
 #[cfg(test)]
@@ -138,8 +138,9 @@ mod tests {
         let mut rng = SmallRng::seed_from_u64(1);
         let mut counts = [0; LONGEST_SCAN as usize + 1];
         for _ in 0..100_000 {
-            counts[scan_length(&mut rng) as usize] += 1;
+            counts[scan_length(LONGEST_SCAN, &mut rng) as usize] += 1;
         }
         assert!(counts[0] == 0 && counts[1..].iter().all(|count| (850..1150).contains(count)), "{counts:?}");
+        assert!((0..100).all(|_| scan_length(1, &mut rng) == 1));
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! All fields of a value are kept but the record, of which only the stamp depends: a reader computes the stamp for the record that it has asked for. So the value
 //! of another record is found with a probability of at least 1 − 2⁻¹⁶ each time it is read, but it does not tell whose it is. Lost updates,
-//! stale values and lost read-modify-writes are found as with larger values. A scan could not verify the records behind its first one.
+//! stale values and lost read-modify-writes are found as with larger values.
 
 use crate::record::Value;
 

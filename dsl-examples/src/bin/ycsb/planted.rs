@@ -9,7 +9,7 @@ use farfield_collections::Counters;
 
 use crate::args::Args;
 use crate::mix::{Kind, Workload};
-use crate::store::Store;
+use crate::store::{Scanned, Store};
 use crate::{verdict, workload};
 
 const SOUND: u8 = 0;
@@ -20,6 +20,16 @@ const MODIFIES_IN_TWO_STEPS: u8 = 4;
 const MISPLACES_VALUES: u8 = 5;
 const LEAKS: u8 = 6;
 const KEEPS_OLD_VALUES: u8 = 7;
+const SCANS_LEAVE_ONE_OUT: u8 = 8;
+const SCANS_HAVE_ONE_TWICE: u8 = 9;
+const SCANS_ARE_REVERSED: u8 = 10;
+const SCANS_MISS_NEW_RECORDS: u8 = 11;
+const SCANS_END_EARLY: u8 = 12;
+const SCANS_MISPLACE_VALUES: u8 = 13;
+const SCANS_HAVE_UNKNOWN_KEYS: u8 = 14;
+
+/// The number of records that are loaded.
+const LOADED: u64 = 100;
 
 type Records = Arc<Mutex<BTreeMap<u64, Vec<u8>>>>;
 
@@ -103,10 +113,27 @@ impl<const FAULT: u8> Store for Planted<FAULT> {
         records.insert(record, f(&old));
         Ok(Some(old))
     }
-    async fn scan(&self, record: u64, length: u64, ct: &ComputeThread) -> Result<Vec<Vec<u8>>> {
+    async fn scan(&self, record: u64, length: u64, ct: &ComputeThread) -> Result<Vec<Scanned>> {
         self.round_trip(ct).await?;
         let records = self.records.lock().unwrap();
-        Ok(records.range(record..).take(length as usize).map(|(_, value)| value.clone()).collect())
+        let pairs = records
+            .range(record..)
+            .filter(|(record, _)| FAULT != SCANS_MISS_NEW_RECORDS || **record < LOADED);
+        let mut found: Vec<Scanned> =
+            pairs.take(length as usize).map(|(record, value)| (Some(*record), value.clone())).collect();
+        let middle = found.len() / 2;
+        if middle > 0 {
+            match FAULT {
+                SCANS_LEAVE_ONE_OUT => drop(found.remove(middle)),
+                SCANS_HAVE_ONE_TWICE => found[middle] = found[middle - 1].clone(),
+                SCANS_ARE_REVERSED => found.reverse(),
+                SCANS_END_EARLY => found.truncate(middle),
+                SCANS_MISPLACE_VALUES => found[middle].1 = found[0].1.clone(),
+                SCANS_HAVE_UNKNOWN_KEYS => found[middle].0 = None,
+                _ => {}
+            }
+        }
+        Ok(found)
     }
     async fn check(&self, ct: &ComputeThread) -> Result<u64> {
         self.round_trip(ct).await?;
@@ -126,8 +153,8 @@ fn outcome<const FAULT: u8>(workload: Workload) -> (workload::Outcome, String) {
 
 /// Returns the outcome of values as a structure has them.
 fn outcome_of<const FAULT: u8>(structure: &str, workload: Workload) -> (workload::Outcome, String) {
-    let words = "--records 100 --ops 2000 --threads 2 --tasks 4 --cluster local:size=1MiB,delay=2";
-    let args = Args { workload, ..Args::of(&format!("{words} --structure {structure}")) };
+    let words = "--ops 2000 --threads 2 --tasks 4 --cluster local:size=1MiB,delay=2";
+    let args = Args { workload, records: LOADED, ..Args::of(&format!("{words} --structure {structure}")) };
     let outcome = workload::run::<Planted<FAULT>>(&args).unwrap().remove(0);
     let faults = verdict::faults(&args, &outcome).join("; ");
     (outcome, faults)
@@ -156,9 +183,34 @@ fn each_planted_fault_is_found() {
 }
 
 #[test]
+fn each_planted_fault_of_a_scan_is_found() {
+    // As byte strings and as words.
+    for structure in ["ordered-map", "skip-list"] {
+        let found = |(_, faults): (_, String), named: &str| {
+            assert!(faults.contains(named) && faults.contains("scan from record"), "{named}: {faults}");
+        };
+        let e = Workload::E;
+        found(outcome_of::<SCANS_LEAVE_ONE_OUT>(structure, e), "is missing in a scan");
+        found(outcome_of::<SCANS_HAVE_ONE_TWICE>(structure, e), "is twice in a scan");
+        found(outcome_of::<SCANS_ARE_REVERSED>(structure, e), "is out of order in a scan");
+        found(outcome_of::<SCANS_MISS_NEW_RECORDS>(structure, e), "is missing in a scan");
+        found(outcome_of::<SCANS_END_EARLY>(structure, e), "is missing in a scan");
+        found(outcome_of::<SCANS_HAVE_UNKNOWN_KEYS>(structure, e), "has a key that was not inserted");
+    }
+}
+
+#[test]
+fn a_scan_with_another_records_value_is_found() {
+    let (_, faults) = outcome_of::<SCANS_MISPLACE_VALUES>("ordered-map", Workload::E);
+    assert!(faults.contains("has the value of record"), "{faults}");
+    let (_, faults) = outcome_of::<SCANS_MISPLACE_VALUES>("skip-list", Workload::E);
+    assert!(faults.contains("has a value that is not its own"), "{faults}");
+}
+
+#[test]
 fn a_sound_store_of_words_is_verified() {
-    use Workload::{A, B, C, D, F};
-    for workload in [A, B, C, D, F] {
+    use Workload::{A, B, C, D, E, F};
+    for workload in [A, B, C, D, E, F] {
         assert_eq!(outcome_of::<SOUND>("inline-hash-map", workload).1, "", "{workload:?}");
     }
 }

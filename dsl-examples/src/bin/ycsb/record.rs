@@ -89,10 +89,36 @@ pub(crate) const KEY_BYTES: usize = 16;
 /// Returns the key of a record as a string of `size` bytes: a hash, as in YCSB, and the number, which makes it unique.
 pub(crate) fn key(record: u64, size: usize) -> Vec<u8> {
     let mut key = Vec::with_capacity(size.max(KEY_BYTES));
-    key.extend(fnv(record).to_be_bytes());
+    key.extend(key_hash(record).to_be_bytes());
     key.extend(record.to_be_bytes());
     key.resize(size.max(KEY_BYTES), b'.');
     key
+}
+
+/// Returns the number by which keys that are byte strings are in order.
+pub(crate) fn key_hash(record: u64) -> u64 {
+    fnv(record)
+}
+
+/// Returns the record whose key of `size` bytes this is.
+pub(crate) fn of_key(bytes: &[u8], size: usize) -> Option<u64> {
+    let record = u64::from_be_bytes(*bytes.get(WORD..)?.first_chunk()?);
+    (key(record, size) == bytes).then_some(record)
+}
+
+/// An odd number, and the one that undoes a multiplication by it: their product is 1, modulo 2⁶⁴.
+const MIXING: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xf1de_83e1_9937_733d];
+
+/// Returns the key of a record as a word: a hash that is unique.
+pub(crate) fn word_key(record: u64) -> u64 {
+    let mixed = record.wrapping_mul(MIXING[0]);
+    (mixed ^ mixed >> 32).wrapping_mul(MIXING[0])
+}
+
+/// Returns the record of a word: [`word_key`] backwards.
+pub(crate) fn of_word_key(key: u64) -> u64 {
+    let mixed = key.wrapping_mul(MIXING[1]);
+    (mixed ^ mixed >> 32).wrapping_mul(MIXING[1])
 }
 
 /// Returns the first record of a writer's share of the loaded ones.
@@ -145,6 +171,28 @@ mod tests {
     fn keys_are_unique_and_of_their_size() {
         let keys: std::collections::HashSet<Vec<u8>> = (0..1000).map(|record| key(record, 20)).collect();
         assert!(keys.len() == 1000 && keys.iter().all(|key| key.len() == 20));
+    }
+
+    #[test]
+    fn a_key_tells_its_record() {
+        for record in (0..1000).chain([u64::MAX, 1 << 63, 0x1234_5678_9abc_def0]) {
+            assert_eq!(of_word_key(word_key(record)), record);
+            for size in [16, 20, 100] {
+                let mut key = key(record, size);
+                assert_eq!(of_key(&key, size), Some(record));
+                assert_eq!((of_key(&key, size + 1), of_key(&key[1..], size)), (None, None));
+                key[3] ^= 1;
+                assert_eq!(of_key(&key, size), None);
+            }
+        }
+        assert_eq!(of_key(b"short", 16), None);
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_their_hashes() {
+        let mut records: Vec<u64> = (0..1000).collect();
+        records.sort_unstable_by_key(|record| (key_hash(*record), *record));
+        assert!(records.windows(2).all(|pair| key(pair[0], 40) < key(pair[1], 40)));
     }
 
     #[test]

@@ -82,6 +82,12 @@ impl Report {
             ("checked", json!(sums.checked)),
             ("verified", json!(faults.is_empty())),
         ];
+        if outcome.measures.get(Kind::Scan).is_some() {
+            values.extend([
+                ("scan_length", json!(args.longest_scan())),
+                ("records_scanned", json!(sums.scanned)),
+            ]);
+        }
         if args.nodes > 1 {
             values.insert(4, ("nodes", json!(args.nodes)));
         }

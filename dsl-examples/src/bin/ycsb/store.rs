@@ -31,8 +31,14 @@ pub(crate) trait Store: Sized {
         f: impl FnMut(&[u8]) -> Vec<u8>,
         ct: &ComputeThread,
     ) -> Result<Option<Vec<u8>>>;
-    /// Returns up to `length` values in the order of their keys, from that of `record` on.
-    async fn scan(&self, record: u64, length: u64, ct: &ComputeThread) -> Result<Vec<Vec<u8>>>;
+    /// Returns a number by which the keys of records are in order, and among equal ones by the record.
+    fn order(record: u64) -> u64 {
+        record
+    }
+    /// Returns up to `length` records in the order of their keys, from `record` on. Only ordered stores do: the command line allows no scans of others.
+    async fn scan(&self, _record: u64, _length: u64, _ct: &ComputeThread) -> Result<Vec<Scanned>> {
+        Err(Error::other("the structure has no scans"))
+    }
     /// Checks the structure, which nobody changes. Returns the number of records.
     async fn check(&self, ct: &ComputeThread) -> Result<u64>;
     /// Frees the map, which nobody uses any more.
@@ -40,6 +46,9 @@ pub(crate) trait Store: Sized {
     /// Returns what this handle has counted.
     fn counters(&self) -> Counters;
 }
+
+/// The record that a key in a scan is of, if it is one, and the value.
+pub(crate) type Scanned = (Option<u64>, Vec<u8>);
 
 /// The keys of records.
 pub(crate) trait Keys {
@@ -115,9 +124,6 @@ where
     ) -> Result<Option<Vec<u8>>> {
         self.map.modify(self.key(record).borrow(), |value| value.map(|value| f(&value)), ct).await
     }
-    async fn scan(&self, _: u64, _: u64, _: &ComputeThread) -> Result<Vec<Vec<u8>>> {
-        Err(Error::other("a hash map has no scans"))
-    }
     async fn check(&self, ct: &ComputeThread) -> Result<u64> {
         self.map.check(ct).await
     }
@@ -130,11 +136,11 @@ where
 }
 
 /// Returns a value as a word. The command line allows only values of 8 bytes.
-fn word(value: &[u8]) -> u64 {
+pub(crate) fn word(value: &[u8]) -> u64 {
     value.first_chunk().copied().map_or(0, u64::from_le_bytes)
 }
 
-fn bytes(word: u64) -> Vec<u8> {
+pub(crate) fn bytes(word: u64) -> Vec<u8> {
     word.to_le_bytes().to_vec()
 }
 
@@ -167,9 +173,6 @@ macro_rules! words {
             ) -> Result<Option<Vec<u8>>> {
                 let change = |value: Option<u64>| value.map(|value| word(&f(&value.to_le_bytes())));
                 Ok($map::modify(self, &record, change, ct).await?.map(bytes))
-            }
-            async fn scan(&self, _: u64, _: u64, _: &ComputeThread) -> Result<Vec<Vec<u8>>> {
-                Err(Error::other("a hash map has no scans"))
             }
             async fn check(&self, ct: &ComputeThread) -> Result<u64> {
                 $map::check(self, ct).await

@@ -39,6 +39,8 @@ sums! {
     final_size,
     /// Bytes of far memory that the loaded records take.
     loaded_bytes,
+    /// Records that scans have returned.
+    scanned,
     /// Values that were compared with what their writer remembers.
     checked,
     /// Values whose writer does not remember them.
@@ -117,7 +119,7 @@ impl Totals {
         }
         Err(Error::other(
             "another process of the run has a different --structure, --workload, --distribution, --records, --value-size, \
-             --key-size, --tasks or --plot",
+             --key-size, --scan-length, --tasks or --plot",
         ))
     }
 
@@ -205,6 +207,7 @@ impl Totals {
 fn terms(args: &Args) -> u64 {
     let mut hasher = DefaultHasher::new();
     let names = [args.structure.name(), args.workload.name(), args.distribution().name()];
-    (names, args.records, args.value_size, args.key_size, args.tasks, args.series().len()).hash(&mut hasher);
+    (names, args.records, args.value_size, args.key_size, args.longest_scan()).hash(&mut hasher);
+    (args.tasks, args.series().len()).hash(&mut hasher);
     hasher.finish()
 }

@@ -19,6 +19,7 @@ use crate::measures::{Measures, Stripes, counted};
 use crate::mix::{Kind, Workload, scan_length};
 use crate::packing::Form;
 use crate::record::{Value, share_start};
+use crate::scans::{Place, Places};
 use crate::store::Store;
 use crate::totals::{Sums, Totals};
 
@@ -61,6 +62,9 @@ struct Run<'a> {
     chooser: Chooser,
     stripes: Stripes,
     ledger: Mutex<Ledger>,
+    /// The order of the records, for a workload with scans.
+    places: Option<Places>,
+    scanned: AtomicU64,
     faults: Mutex<Faults>,
     has_speaker: AtomicBool,
     /// The next record to check.
@@ -141,6 +145,9 @@ fn run_once<S: Store>(args: &Args, progress: &ProgressBar, cluster: &Cluster) ->
         chooser: Chooser::new(args.distribution(), args.records, expected),
         stripes: Stripes::new(args.threads),
         ledger: Mutex::default(),
+        places: (args.workload == Workload::E)
+            .then(|| Places::new((0..args.records).map(place::<S>).collect())),
+        scanned: AtomicU64::new(0),
         faults: Mutex::default(),
         has_speaker: AtomicBool::new(false),
         next: AtomicU64::new(0),
@@ -251,6 +258,7 @@ async fn thread<S: Store>(run: &Run<'_>, ct: &ComputeThread) -> Result<Share> {
     if speaks {
         sums.inserted = run.inserted.present() - args.records;
         sums.faults = locked(&run.faults).count;
+        sums.scanned = run.scanned.load(Ordering::Relaxed);
         if let Some(measure) = run.stripes.merged()?.get(Kind::ReadModifyWrite) {
             sums.modified = measure.latency.len();
         }
@@ -328,6 +336,10 @@ async fn timed<T>(
     Ok(result)
 }
 
+fn place<S: Store>(record: u64) -> Place {
+    Place::new(S::order(record), record)
+}
+
 /// Runs one task's share of the operations.
 async fn operate<S: Store>(run: &Run<'_>, store: &S, task: u64, ct: &ComputeThread) -> Result<()> {
     let args = run.args;
@@ -343,11 +355,14 @@ async fn operate<S: Store>(run: &Run<'_>, store: &S, task: u64, ct: &ComputeThre
                 let (insertion, record) = run.inserted.begin();
                 let value = Value { record, writer: writer as u32, sequence: 0, increments: 0 };
                 insert(run, store, Kind::Insert, value, ct).await?;
+                if let Some(places) = &run.places {
+                    places.add(place::<S>(record));
+                }
                 run.inserted.end(insertion);
             }
             kind => {
                 let record = run.inserted.record(chooser.choose(run.inserted.present(), &mut rng));
-                let length = if kind == Kind::Scan { scan_length(&mut rng) } else { 1 };
+                let length = if kind == Kind::Scan { scan_length(args.longest_scan(), &mut rng) } else { 1 };
                 take(run, store, kind, record, length, &mut notes, ct).await?;
             }
         }
@@ -374,16 +389,24 @@ async fn take<S: Store>(
             run.check_read(record, bytes.as_deref(), notes);
         }
         Kind::Scan => {
-            let values = timed(run, kind, store.scan(record, length, ct), ct).await?;
-            if values.is_empty() || values.len() as u64 > length {
-                run.fault(record, &format!("starts a scan of {} of {length} records", values.len()));
+            let ended = run.places.as_ref().map_or(0, Places::ended);
+            let found = timed(run, kind, store.scan(record, length, ct), ct).await?;
+            run.scanned.fetch_add(found.len() as u64, Ordering::Relaxed);
+            let mut places = Vec::with_capacity(found.len());
+            for (of, bytes) in &found {
+                let Some(of) = of.filter(|of| run.inserted.may_be_present(*of)) else {
+                    run.fault_of(format!(
+                        "a scan from record {record} has a key that was not inserted: {of:?}"
+                    ));
+                    continue;
+                };
+                run.check_read(of, Some(bytes), notes);
+                places.push(place::<S>(of));
             }
-            for (index, bytes) in values.iter().enumerate() {
-                if index == 0 {
-                    run.check_read(record, Some(bytes), notes);
-                } else {
-                    let _ = run.decode(record, Some(bytes));
-                }
+            let order =
+                run.places.as_ref().map(|order| order.check(place::<S>(record), length, ended, &places));
+            if let Some(Err(what)) = order {
+                run.fault_of(what);
             }
         }
         Kind::Update => {
