@@ -76,6 +76,71 @@ fn every_workload_on_words_is_verified() {
     }
 }
 
+/// The ordered structures with each form of keys and values that they take.
+const ORDERED: [&str; 5] = [
+    "--structure skip-list",
+    "--structure ordered-map --key-size 8 --value-size 8",
+    "--structure ordered-map --key-size 8",
+    "--structure ordered-map --key-size 20 --value-size 8",
+    "--structure ordered-map",
+];
+
+#[test]
+fn every_workload_on_ordered_maps_is_verified() {
+    for workload in ["a", "b", "c", "d", "e", "f"] {
+        for words in ["--threads 4 --tasks 4", "--threads 2 --tasks 3 --cluster sim:nodes=2"] {
+            for structure in ORDERED {
+                let report =
+                    report(&format!("{structure} --workload {workload} --records 300 --ops 300 {words}"));
+                assert_eq!(report["verified"], true, "{report}");
+                assert_eq!(report["checked"], report["final_size"], "every value is checked: {report}");
+                assert_eq!(report["operations"].get("scan").is_some(), workload == "e", "{report}");
+            }
+        }
+    }
+}
+
+#[test]
+fn scans_are_measured() {
+    for structure in ORDERED {
+        for (option, longest, mean) in [("", 100.0, 45.0..=56.0), ("--scan-length 9", 9.0, 4.5..=5.5)] {
+            // A scan that begins close to the last key is shorter.
+            let words = "--workload e --records 3000 --ops 400 --distribution uniform --cluster sim:";
+            let report = report(&format!("{structure} {words} {option}"));
+            let number = |value: &Value| value.as_f64().unwrap();
+            let scan = &report["operations"]["scan"];
+            let scans = number(&scan["count"]);
+            assert!((730.0..790.0).contains(&scans), "95 % of 800 operations: {report}");
+            assert_eq!(number(&report["scan_length"]), longest);
+            let scanned = number(&report["records_scanned"]) / scans;
+            assert!(mean.contains(&scanned), "{scanned} records a scan: {report}");
+            let trips = number(&scan["round_trips"]["mean"]);
+            assert!((1.0..100.0).contains(&trips), "{report}");
+            assert!(number(&scan["latency_rtts"]["p50"]) >= 1.0, "{report}");
+        }
+    }
+}
+
+#[test]
+fn a_warm_scan_of_a_leaf_is_one_round_trip() {
+    // A thread knows the nodes above the only leaf, whose 20 words it reads in one chain.
+    let words = "--structure ordered-map --key-size 8 --value-size 8 --threads 1 --records 20 --ops 100 --workload e \
+                 --scan-length 5 --cluster sim:";
+    let report = report(words);
+    assert_eq!(report["operations"]["scan"]["round_trips"]["p50"], 1, "{report}");
+}
+
+#[test]
+fn scans_are_drawn() {
+    let file = std::env::temp_dir().join(format!("farfield-ycsb-scans-{}.svg", std::process::id()));
+    let words = "--structure skip-list --workload e --records 100 --ops 200 --tasks 2 --cluster sim:";
+    let report = report(&format!("{words} --plot {}", file.display()));
+    let svg = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(svg.contains("skip-list, workload e") && svg.contains("scan p99") && svg.contains("insert p50"));
+    assert_eq!(report["series"].as_array().unwrap().len(), 2);
+}
+
 #[test]
 fn the_distribution_can_be_chosen() {
     for distribution in ["uniform", "zipfian", "latest"] {
@@ -165,6 +230,12 @@ fn bad_input_is_one_line_that_names_the_mistake() {
         ),
         ("--structure inline-hash-map --key-size 16", "--key-size 16: a key of inline-hash-map has 8 bytes"),
         ("--value-size 8", "--value-size 8: a value of hash-map has at least 32 bytes"),
+        ("--structure interlocked --workload e", "--workload e: the structure interlocked has no scans"),
+        ("--structure skip-list --key-size 16", "--key-size 16: a key of skip-list has 8 bytes"),
+        ("--structure ordered-map --value-size 9", "'9' for '--value-size"),
+        ("--structure ordered-map --workload e --scan-length 0", "'0' for '--scan-length"),
+        ("--structure ordered-map --scan-length 5", "--scan-length 5: the workload a has no scans"),
+        ("--structure ordered-map --workload e --cluster local:size=64KiB", "out of memory"),
         ("--workload g", "'g' for '--workload"),
         ("--workload ab", "'ab' for '--workload"),
         ("--structure tree", "'tree' for '--structure"),
@@ -231,7 +302,7 @@ mod processes {
     #[test]
     fn the_figures_of_a_joint_run_are_those_of_all_processes() {
         with_node("joint", |urls| {
-            for workload in ["a", "d", "f"] {
+            for workload in ["a", "d", "f", "e --structure ordered-map", "e --structure skip-list"] {
                 let words = [0, 1, 2].map(|part| {
                     let url = &urls[part % urls.len()];
                     format!(
