@@ -343,6 +343,8 @@ figures! {
         "rdma.hash-map.get.tasks16.raw_reads_per_op" Printed "READs" "the same of 16 tasks: a sixteenth of the time in which 16 `get`s end, over that of the same READ"
         "rdma.hash-map-inline.get.raw_reads_per_op" Printed "READs" "the same of an inline hash map, one task"
         "rdma.hash-map-inline.get.tasks16.raw_reads_per_op" Printed "READs" "the same of an inline hash map, 16 tasks"
+        "rdma.ordered-map.get.raw_reads_per_op" Printed "READs" "the same of an ordered map, one task, whose handle knows the nodes above the leaves"
+        "rdma.ordered-map.get.tasks16.raw_reads_per_op" Printed "READs" "the same of an ordered map, 16 tasks"
         "rdma.tests_passed" Printed "tests" "tests of the RDMA test bed that pass, on one machine and on two"
     }
 }

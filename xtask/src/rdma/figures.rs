@@ -258,7 +258,8 @@ mod tests {
             format!("@ raw {{\"read_mean\": 9, \"read\": {us}, \"write\": 9, \"cas\": 9, \"faa\": 9}}\n")
         };
         let gets = "@ get hash-map 1 60\n@ get hash-map 16 24\n";
-        let printed = format!("{}{gets}{}@ get hash-map-inline 1 50\n{}", raw(20), raw(40), raw(60));
+        let more = format!("@ get hash-map-inline 1 50\n{}@ get ordered-map 16 30\n{}", raw(60), raw(40));
+        let printed = format!("{}{gets}{}{more}", raw(20), raw(40));
         let report = |printed: &str| Report {
             outcome: Outcome::Passed,
             printed: printed.to_owned(),
@@ -268,6 +269,7 @@ mod tests {
         assert_eq!(found["rdma.hash-map.get.raw_reads_per_op"], 2.0);
         assert_eq!(found["rdma.hash-map.get.tasks16.raw_reads_per_op"], 0.8);
         assert_eq!(found["rdma.hash-map-inline.get.raw_reads_per_op"], 1.0);
+        assert_eq!(found["rdma.ordered-map.get.tasks16.raw_reads_per_op"], 0.6);
         for (printed, expected) in [
             (raw(20), "not printed all"),
             (format!("{}{gets}", raw(20)), "not printed all"),

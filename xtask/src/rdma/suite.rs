@@ -52,7 +52,7 @@ pub(super) fn single(in_machine: bool) -> Vec<Test> {
         test("gone", 120, include_str!("scripts/gone.sh")),
         test("stalls", 120, include_str!("scripts/stalls.sh")),
         test(MEASURE, 400, include_str!("scripts/measure.sh")),
-        test(MAPS, 120, include_str!("scripts/maps.sh")),
+        test(MAPS, 180, include_str!("scripts/maps.sh")),
     ];
     if in_machine {
         // A device of another machine may take time, so that polls that find nothing are counted.
