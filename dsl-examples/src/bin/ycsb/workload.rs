@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use farfield::Error;
@@ -62,8 +62,8 @@ struct Run<'a> {
     chooser: Chooser,
     stripes: Stripes,
     ledger: Mutex<Ledger>,
-    /// The order of the records, for a workload with scans.
-    places: Option<Places>,
+    /// The order of the records, once they are loaded, for a workload with scans.
+    places: OnceLock<Places>,
     scanned: AtomicU64,
     faults: Mutex<Faults>,
     has_speaker: AtomicBool,
@@ -145,8 +145,7 @@ fn run_once<S: Store>(args: &Args, progress: &ProgressBar, cluster: &Cluster) ->
         chooser: Chooser::new(args.distribution(), args.records, expected),
         stripes: Stripes::new(args.threads),
         ledger: Mutex::default(),
-        places: (args.workload == Workload::E)
-            .then(|| Places::new((0..args.records).map(place::<S>).collect())),
+        places: OnceLock::new(),
         scanned: AtomicU64::new(0),
         faults: Mutex::default(),
         has_speaker: AtomicBool::new(false),
@@ -208,6 +207,9 @@ async fn thread<S: Store>(run: &Run<'_>, ct: &ComputeThread) -> Result<Share> {
     let mut sums = Sums::default();
     let load = load(run, &store, ct).await?;
     ct.barrier("loaded").await?;
+    if args.workload == Workload::E {
+        run.places.get_or_init(|| Places::new((0..args.records).map(place::<S>).collect()));
+    }
     // No thread holds a pointer: each has passed the barrier without a guard. Here and below.
     ct.reclaim_deferred().await?;
     let _ = live_bytes(ct).await?; // publishes what this thread has counted
@@ -355,7 +357,7 @@ async fn operate<S: Store>(run: &Run<'_>, store: &S, task: u64, ct: &ComputeThre
                 let (insertion, record) = run.inserted.begin();
                 let value = Value { record, writer: writer as u32, sequence: 0, increments: 0 };
                 insert(run, store, Kind::Insert, value, ct).await?;
-                if let Some(places) = &run.places {
+                if let Some(places) = run.places.get() {
                     places.add(place::<S>(record));
                 }
                 run.inserted.end(insertion);
@@ -389,7 +391,7 @@ async fn take<S: Store>(
             run.check_read(record, bytes.as_deref(), notes);
         }
         Kind::Scan => {
-            let ended = run.places.as_ref().map_or(0, Places::ended);
+            let ended = run.places.get().map_or(0, Places::ended);
             let found = timed(run, kind, store.scan(record, length, ct), ct).await?;
             run.scanned.fetch_add(found.len() as u64, Ordering::Relaxed);
             let mut places = Vec::with_capacity(found.len());
@@ -403,8 +405,7 @@ async fn take<S: Store>(
                 run.check_read(of, Some(bytes), notes);
                 places.push(place::<S>(of));
             }
-            let order =
-                run.places.as_ref().map(|order| order.check(place::<S>(record), length, ended, &places));
+            let order = run.places.get().map(|order| order.check(place::<S>(record), length, ended, &places));
             if let Some(Err(what)) = order {
                 run.fault_of(what);
             }
