@@ -377,7 +377,7 @@ fn every_listing_is_what_its_command_prints() {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    assert_eq!(sessions, 19, "sessions were found");
+    assert!(sessions >= 20, "only {sessions} sessions were found");
 }
 
 /// Quoted errors: in tables with the head "it says", and in double quotes on lines with "compiler says".
