@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use fabrics::on_all;
 use farfield::prelude::*;
-use farfield::{Context, Error};
+use farfield::{Context, Error, StoredTrust};
 
 mod fabrics;
 
@@ -122,6 +123,59 @@ fn a_trustee_that_has_ended_is_gone() {
         assert!(matches!(again, Err(Error::TrusteeGone(gone)) if !gone.may_have_run));
         Ok(())
     });
+}
+
+/// Desks are used again. A client that finds another owner than its trustee, or none, must not refuse the clients of the next one.
+#[test]
+fn clients_of_a_trustee_whose_desk_was_another_ones_are_served() {
+    for seed in 0..400 {
+        for delegation in ["hosted", "mailboxes"] {
+            let url = format!(
+                "sim:seed={seed},jitter=90%,stall=1%,size=4MiB,limit=10s,leaks=ignore,delegation={delegation}"
+            );
+            let served = Cluster::connect(&url).unwrap().run(5, async |ct| {
+                if ct.index() == 0 {
+                    let stored = ct.entrust(0_u64).await?.store(ct).await?;
+                    ct.publish("old", stored).await?;
+                    // Its desk is free at some time from now on.
+                    ct.barrier("published").await?;
+                    return Ok(());
+                }
+                ct.barrier("published").await?;
+                let mut new = None;
+                if ct.index() == 1 {
+                    ct.sleep(Duration::from_nanos(ct.random_range(0..30_000))).await;
+                    let value = ct.entrust(0_u64).await?;
+                    ct.publish("new", value.clone().store(ct).await?).await?;
+                    new = Some(value);
+                }
+                let finds = async |name: &str| loop {
+                    match ct.lookup::<StoredTrust<u64>>(name).await {
+                        Err(Error::RootNotFound(_)) => ct.yield_now().await,
+                        found => return found,
+                    }
+                };
+                if ct.index() >= 3 {
+                    // Clients that come too late.
+                    ct.sleep(Duration::from_nanos(ct.random_range(0..60_000))).await;
+                    match Trust::open(finds("old").await?, ct).await {
+                        Ok(_) | Err(Error::TrusteeGone(_)) => {}
+                        Err(error) => return Err(error),
+                    }
+                } else if ct.index() == 2 {
+                    let counter = Trust::open(finds("new").await?, ct).await?;
+                    counter.apply(ct, 1, |count, n: u64| *count += n).await?;
+                }
+                if let Some(new) = new {
+                    while new.apply(ct, (), |count, ()| *count).await? == 0 {
+                        ct.yield_now().await;
+                    }
+                }
+                Ok(())
+            });
+            served.unwrap_or_else(|error| panic!("seed {seed}, {delegation}: {error}"));
+        }
+    }
 }
 
 /// A value that reports its drop.

@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 
 use super::caller::{Caller, State};
 use super::desk::{BELLS, DESK_WORDS, Desk, DeskPlaces, tell};
-use super::mirror::{leave_desk, read_answers, read_desk, read_last_words};
+use super::mirror::{read_answers, read_desk, read_last_words};
 use super::slots::{ALL_WORDS, CLIENTS_WORDS, Here, MAPPED_WORDS, Notice, Slots, head};
 use super::state::{Delegation, Job};
 use crate::cell::op::Staged;
@@ -444,28 +444,69 @@ async fn greet(
     }
 }
 
-/// Takes the pairs that have greeted a desk whose owner does not serve them, and tells their clients that the trustee has gone.
+/// Takes the pairs that have greeted a desk without a live owner, and tells their clients that the trustee has gone. Meanwhile this thread owns the desk: so no other
+/// thread takes it, whose clients would be told the same. A live owner takes the pairs itself, and tells those of other trustees.
 pub(super) async fn refuse_hellos(ct: &ComputeThread, here: Here<'_>, desk: DeskPlaces) -> Result<()> {
+    let me = ct.id().number().get();
     loop {
-        let first = ct.read_word(desk.hellos()).await?;
-        if first == 0 {
-            // Another client, or a new owner, has taken them, and tells this one.
+        let [owner, first] = ct.read_words(desk.owner(), 2, |words| Ok([words[0], words[1]])).await?;
+        let is_owned = match ThreadId::of_word(owner) {
+            None => false,
+            Some(owner) => ct.is_live(owner).await?,
+        };
+        if first == 0 || is_owned {
             return Ok(());
         }
-        if ct.compare_exchange_word(desk.hellos(), first, 0).await? != first {
-            continue;
+        if ct.compare_exchange_word(desk.owner(), owner, me).await? == owner {
+            let refused = refuse_all(ct, here, desk).await;
+            give_up(ct, desk).await?;
+            refused?;
         }
-        let mut at = Address::from_bits(first);
-        while !at.is_null() {
-            // These words have the same place in all pairs.
-            let slots = Slots::new(at, here.is_mapped());
-            let next = ct.read_word(slots.head(head::NEXT)).await?;
-            // Its client may sleep, until it looks whether the trustee lives.
-            tell(ct.worker(), here, slots, DeskPlaces(Address::NULL), Notice::Gone(0), None);
-            at = Address::from_bits(next);
-        }
-        return Ok(());
+        // A pair that has found this owner has relied on it.
     }
+}
+
+async fn refuse_all(ct: &ComputeThread, here: Here<'_>, desk: DeskPlaces) -> Result<()> {
+    let mut first = ct.read_word(desk.hellos()).await?;
+    loop {
+        match ct.compare_exchange_word(desk.hellos(), first, 0).await? {
+            found if found == first => break,
+            found => first = found,
+        }
+    }
+    let mut at = Address::from_bits(first);
+    while !at.is_null() {
+        // These words have the same place in all pairs.
+        let slots = Slots::new(at, here.is_mapped());
+        let next = ct.read_word(slots.head(head::NEXT)).await?;
+        // Its client may sleep, until it looks whether the trustee lives.
+        tell(ct.worker(), here, slots, DeskPlaces(Address::NULL), Notice::Gone(0), None);
+        at = Address::from_bits(next);
+    }
+    Ok(())
+}
+
+/// Gives up a desk, unless it is another thread's already.
+async fn give_up(ct: &ComputeThread, desk: DeskPlaces) -> Result<()> {
+    let mut attempts = 1;
+    loop {
+        match ct.compare_exchange_word(desk.owner(), ct.id().number().get(), 0).await {
+            Err(Error::NodeUnreachable(_)) if attempts < ATTEMPTS => attempts += 1,
+            given_up => return given_up.map(drop),
+        }
+    }
+}
+
+/// Leaves the thread's desk to others. Clients find that it has no owner, and those that have found one are told.
+async fn leave_desk(ct: &ComputeThread, here: Here<'_>, desk: &Desk) -> Result<()> {
+    let places = desk.places;
+    if here.is_mirrored() {
+        give_up(ct, places).await?;
+        return refuse_hellos(ct, here, places).await;
+    }
+    here.store(places.owner(), 0);
+    here.fence();
+    if here.load(places.hellos()) != 0 { refuse_hellos(ct, here, places).await } else { Ok(()) }
 }
 
 // ---- desks -----------------------------------------------------------------------------------------------------
@@ -502,7 +543,8 @@ pub(super) async fn take_desk(ct: &ComputeThread, delegation: &Rc<Delegation>) -
         }
         return Ok(());
     }
-    ct.write_word(desk.owner(), 0).await?;
+    give_up(ct, desk).await?;
+    refuse_hellos(ct, here, desk).await?;
     read.map(drop)
 }
 
@@ -560,12 +602,6 @@ async fn take_if_free(ct: &ComputeThread, desk: DeskPlaces, me: u64) -> Result<O
 async fn finish(ct: &ComputeThread, delegation: Rc<Delegation>) {
     let delegation = &delegation;
     let here = Here::of(ct.worker());
-    if let Some(desk) = delegation.desk() {
-        if here.is_mirrored() {
-            leave_desk(ct, here, desk.places).await;
-        }
-        desk.close(ct.worker(), here);
-    }
     let is_quiet = |caller: &Rc<Caller>| match caller.state.get() {
         State::Ended => true,
         State::Open => !caller.is_busy(),
@@ -575,6 +611,13 @@ async fn finish(ct: &ComputeThread, delegation: Rc<Delegation>) {
     let patience = ct.cluster().simulation().map_or(PATIENCE, |simulation| simulation.rtt() * PATIENCE_RTTS);
     let until = ct.io.endpoint.now().saturating_add(patience);
     let is_late = || ct.io.endpoint.now() >= until;
+    if let Some(desk) = delegation.desk() {
+        desk.greets_no_more();
+        wait_until(ct, || !desk.is_greeting() || is_late()).await;
+        // If this fails, the desk is free once the thread is not live, and its clients look for that.
+        let _ = leave_desk(ct, here, desk).await;
+        desk.close(ct.worker(), here);
+    }
     // Each look of this one is followed by a whole round: there is nothing else to do.
     let all_quiet = || {
         delegation.stir();

@@ -19,8 +19,10 @@
 //! Where memory is mapped, each thread that makes requests has a desk, too, and sleeps on its word when neither requests nor answers have arrived for a while: it writes
 //! 1, and looks once more. Whoever has written a batch, or its answers, reads that word of the other. As with `asleep` of a pair, no wake-up is lost.
 //!
-//! Desks are never freed, but used again. So an old handle of an ended trustee finds a desk, with another owner. A pair that greets the wrong owner is told that its
-//! trustee has gone, by whoever finds it: the owner, or the client itself, which reads the owner after its hello and then takes the hellos.
+//! Desks are never freed, but used again. So an old handle of an ended trustee finds a desk without an owner, or with another one. Hellos are taken by the owner only, which
+//! tells the pairs of other trustees that theirs has gone. A client reads the owner after its hello, in the same chain. If there is none, or it is dead, the client itself becomes the owner, by CAS;
+//! takes the hellos, and gives the desk up again. So nobody tells a pair that its trustee has gone while that trustee owns the desk; and whoever gives a desk up looks for hellos after that,
+//! so that none is overlooked.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -119,7 +121,20 @@ pub(super) struct Desk {
     /// The counts of the bells that the trustee has heard.
     rung: Cell<u64>,
     bells: RefCell<[u64; BELLS]>,
+    /// True once the thread leaves the desk: the pairs that have greeted it may be another owner's to take.
+    is_left: Cell<bool>,
+    /// True while pairs are being taken, over a network.
+    is_greeting: Cell<bool>,
     is_closed: Cell<bool>,
+}
+
+/// Pairs are being taken while this lives.
+pub(super) struct Greeting<'a>(&'a Cell<bool>);
+
+impl Drop for Greeting<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
 }
 
 /// The trustee's side of a pair.
@@ -200,6 +215,8 @@ impl Desk {
             parked: RefCell::default(),
             rung: Cell::new(here.load(places.rung())),
             bells: RefCell::new(bells),
+            is_left: Cell::new(false),
+            is_greeting: Cell::new(false),
             is_closed: Cell::new(false),
         }
     }
@@ -218,7 +235,7 @@ impl Desk {
         }
         let mut has_served = false;
         // The pairs of mailboxes are read first: see `read_desk`.
-        if !here.is_mirrored() && here.load(self.places.hellos()) != 0 {
+        if !here.is_mirrored() && !self.is_left.get() && here.load(self.places.hellos()) != 0 {
             self.greet(worker, here);
             has_served = true;
         }
@@ -295,7 +312,7 @@ impl Desk {
         let slots = Slots::new(at, is_mapped);
         let clients_desk = desk_of(words);
         let client = ThreadId::of_word(words[head::CLIENT]);
-        let is_mine = words[head::TRUSTEE] == worker.id().number().get() && !self.is_closed.get();
+        let is_mine = words[head::TRUSTEE] == worker.id().number().get();
         let Some(client) = client.filter(|_| is_mine) else {
             here.unhost(at);
             return tell(worker, here, slots, clients_desk, Notice::Gone(0), None);
@@ -394,6 +411,25 @@ impl Desk {
                 Header::awaited(pair.slots.request(lane, batch), batch, None)
             }));
         }
+    }
+
+    /// Takes no pair any more: the desk is being left.
+    pub(super) fn greets_no_more(&self) {
+        self.is_left.set(true);
+    }
+
+    /// Begins to take pairs over a network. `None` if the desk is being left.
+    pub(super) fn begins_greeting(&self) -> Option<Greeting<'_>> {
+        if self.is_left.get() {
+            return None;
+        }
+        self.is_greeting.set(true);
+        Some(Greeting(&self.is_greeting))
+    }
+
+    /// Returns whether pairs are being taken over a network.
+    pub(super) fn is_greeting(&self) -> bool {
+        self.is_greeting.get()
     }
 
     /// Returns whether the desk is left to others.
@@ -754,11 +790,9 @@ impl Desk {
         if self.is_closed.replace(true) {
             return;
         }
-        // Whoever greets the desk after that finds another owner. Of a desk with mailboxes, `leave_desk` has written that.
-        if !here.is_mirrored() {
+        // A thread that has not left in order: whoever has greeted it finds that it is not live.
+        if here.is_mapped() && !self.is_left.replace(true) {
             here.store(self.places.owner(), 0);
-            here.fence();
-            self.greet(worker, here);
         }
         self.drop_values();
         let pairs = std::mem::take(&mut *self.pairs.borrow_mut());

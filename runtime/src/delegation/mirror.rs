@@ -34,8 +34,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::attend::{peek_patiently, refuse_hellos};
-use super::desk::DeskPlaces;
+use super::attend::peek_patiently;
 use super::slots::{BATCH_WORDS, Here, head};
 use super::state::Delegation;
 use crate::error::{Error, Result};
@@ -56,8 +55,6 @@ const DESK_DOUBLINGS: u32 = 7;
 const ANSWER_DOUBLINGS: u32 = 4;
 /// The pause between two looks at mailboxes that are watched.
 const WATCHED_PAUSE: Duration = Duration::from_millis(20);
-/// How often a thread that ends attempts to leave its desk.
-const ATTEMPTS: u32 = 8;
 
 /// Words on a memory node that others write for this thread.
 #[derive(Clone, Copy, Debug)]
@@ -305,7 +302,9 @@ pub(super) async fn read_desk(ct: &ComputeThread, delegation: &Rc<Delegation>) {
         match mirror.read(ct, &mailboxes).await {
             Ok(()) => {
                 delegation.stir();
-                if mirror.load(desk.places.hellos()) != 0 {
+                if mirror.load(desk.places.hellos()) != 0
+                    && let Some(_greeting) = desk.begins_greeting()
+                {
                     has_found = admit_pairs(ct, delegation).await.is_ok();
                 }
                 has_found |= delegation.go_round(ct.worker());
@@ -419,19 +418,6 @@ pub(super) async fn read_answers(ct: &ComputeThread, delegation: &Rc<Delegation>
             }
         };
         pauses.pause(ct, has_found, !is_apart && mirror.watches(&mailboxes), || false).await;
-    }
-}
-
-/// Leaves a desk to others: clients find that it has no owner, and those that had found one are told.
-pub(super) async fn leave_desk(ct: &ComputeThread, here: Here<'_>, desk: DeskPlaces) {
-    for _ in 0..ATTEMPTS {
-        let left = match ct.write_word(desk.owner(), 0).await {
-            Ok(()) => refuse_hellos(ct, here, desk).await,
-            Err(error) => Err(error),
-        };
-        if !matches!(left, Err(Error::NodeUnreachable(_))) {
-            break;
-        }
     }
 }
 
