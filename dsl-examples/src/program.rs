@@ -1,14 +1,17 @@
-//! What the programs `delegated_counter` and `bank` have in common: their command lines' mistakes, their results, and their exit codes.
+//! What the programs `delegated_counter`, `bank` and `pipeline` have in common: their command lines' mistakes, their results, and their exit codes.
 //!
 //! Exit codes: 0 for success, 1 if a verification fails, 2 for bad input and errors. Failures print one line on stderr.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::pin::pin;
 use std::process::ExitCode;
+use std::task::Poll;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Parser, ValueEnum};
+use farfield::ComputeThread;
 use farfield::error::Printable;
 use serde_json::{Map, Value, json};
 
@@ -139,6 +142,22 @@ pub fn latency_rtts(latencies: &mut [Duration], rtt: Option<Duration>) -> [(&'st
     ]
 }
 
+/// Awaits an operation. Returns its result and the number of chains that it has posted, not those of the thread's other tasks.
+pub async fn counted<T>(operation: impl Future<Output = T>, ct: &ComputeThread) -> (T, u64) {
+    let (mut operation, mut chains) = (pin!(operation), 0);
+    let result = std::future::poll_fn(|context| {
+        let before = ct.metrics().chains;
+        let polled = operation.as_mut().poll(context);
+        chains += ct.metrics().chains - before;
+        match polled {
+            Poll::Ready(result) => Poll::Ready(result),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await;
+    (result, chains)
+}
+
 /// A message of several lines as one line, without the advice at its end.
 fn one_line(message: &str) -> String {
     let lines = message
@@ -164,6 +183,8 @@ fn fail(line: &str, code: u8) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use farfield::prelude::*;
+
     use super::*;
 
     #[test]
@@ -183,5 +204,32 @@ mod tests {
             latency_rtts(&mut [], Some(Duration::from_micros(2))).map(|(_, value)| value),
             [(); 3].map(|()| Value::Null)
         );
+    }
+
+    #[test]
+    fn only_an_operations_own_chains_are_counted() {
+        #[remote]
+        struct Counter {
+            value: Atomic<u64>,
+        }
+        for url in ["local:size=1MiB", "local:size=1MiB,delay=3", "sim:"] {
+            let cluster = Cluster::connect(url).unwrap();
+            let body = async |ct: &ComputeThread| {
+                let counter = Counter::new_in(ct, Counter::init()).await?.write(ct).await?;
+                let chains = ct.tasks(4, async |task| {
+                    let operation = async {
+                        for _ in 0..task {
+                            counter.value().fetch_add(ct, 1).await?;
+                        }
+                        Result::Ok(())
+                    };
+                    let (result, chains) = counted(operation, ct).await;
+                    result.map(|()| chains)
+                });
+                assert_eq!(chains.await?, [0, 1, 2, 3], "{url}");
+                ct.delete(counter).await
+            };
+            cluster.run(1, body).unwrap();
+        }
     }
 }

@@ -1,8 +1,6 @@
 //! Latencies and round trips by kind of operation, as histograms of three significant digits.
 
-use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use farfield::Error;
@@ -122,22 +120,6 @@ impl Stripes {
     }
 }
 
-/// Awaits an operation. Returns its result and the number of chains that it has posted, not those of the thread's other tasks.
-pub(crate) async fn counted<T>(operation: impl Future<Output = T>, ct: &ComputeThread) -> (T, u64) {
-    let (mut operation, mut chains) = (pin!(operation), 0);
-    let result = std::future::poll_fn(|context| {
-        let before = ct.metrics().chains;
-        let polled = operation.as_mut().poll(context);
-        chains += ct.metrics().chains - before;
-        match polled {
-            Poll::Ready(result) => Poll::Ready(result),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await;
-    (result, chains)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,32 +157,5 @@ mod tests {
         }
         let longest = measures.encode().unwrap().iter().map(|(_, bytes)| bytes.len()).max();
         assert!(longest.is_some_and(|bytes| bytes < Blob::MAX_BYTES / 2), "{longest:?}");
-    }
-
-    #[test]
-    fn only_an_operations_own_chains_are_counted() {
-        #[remote]
-        struct Counter {
-            value: Atomic<u64>,
-        }
-        for url in ["local:size=1MiB", "local:size=1MiB,delay=3", "sim:"] {
-            let cluster = Cluster::connect(url).unwrap();
-            let body = async |ct: &ComputeThread| {
-                let counter = Counter::new_in(ct, Counter::init()).await?.write(ct).await?;
-                let chains = ct.tasks(4, async |task| {
-                    let operation = async {
-                        for _ in 0..task {
-                            counter.value().fetch_add(ct, 1).await?;
-                        }
-                        Result::Ok(())
-                    };
-                    let (result, chains) = counted(operation, ct).await;
-                    result.map(|()| chains)
-                });
-                assert_eq!(chains.await?, [0, 1, 2, 3], "{url}");
-                ct.delete(counter).await
-            };
-            cluster.run(1, body).unwrap();
-        }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use farfield::Error;
 use farfield::prelude::*;
+use farfield_examples::program::counted;
 use indicatif::{ProgressBar, ProgressStyle};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -15,7 +16,7 @@ use crate::args::Args;
 use crate::distribution::Chooser;
 use crate::inserted::Inserted;
 use crate::ledger::{Checked, LIMIT, Ledger, Notes, Terms};
-use crate::measures::{Measures, Stripes, counted};
+use crate::measures::{Measures, Stripes};
 use crate::mix::{Kind, Workload, scan_length};
 use crate::packing::Form;
 use crate::record::{Value, share_start};
