@@ -34,6 +34,9 @@
 //!
 //! *Warm*: nobody else has pushed (or popped) since this handle did. Each other client that was faster costs a round trip more at most; in all, as many fail as succeed.
 //!
+//! `try_pop` reads `head`, then slots, and `head` once more, in one chain. So slots are never older than the ticket that is looked for in them, and if they are
+//! so much newer that 8 bits of a round are ambiguous, that is seen. (Older slots would seem popped, and their tickets would be skipped for ever.)
+//!
 //! A null link's round has 16 bits, so a push could mistake a slot for that of its ticket only if its client slept, between two chains, for a multiple of 65,536 rounds exactly.
 //!
 //! # What a dead client, or a dropped future, leaves
@@ -221,8 +224,14 @@ impl<T: Bytes> Ring<T> {
             // Also the next slots: others may have popped since.
             let first = ticket % self.capacity;
             let window = op::load_range(self.root.slots(), first..(first + WINDOW).min(self.capacity));
-            let (slots, head) = g.chain((window, op::load(self.root.head()))).submit().await?;
+            // The hint is read first, so all tickets below it were popped when the slots were read; and once more, since a thread may be stopped in between.
+            let chain = g.chain((op::load(self.root.head()), window, op::load(self.root.head())));
+            let (head, slots, after) = chain.submit().await?;
             let known = ticket.max(head);
+            if after > known + MOST_BEHIND * self.capacity {
+                ticket = after;
+                continue;
+            }
             let of_window =
                 |next: u64| slots.get((next % self.capacity).checked_sub(first)? as usize).copied();
             let mut seen = (known..).map_while(|next| Some((next, of_window(next)?))).take(slots.len());

@@ -71,6 +71,44 @@ fn producers_and_consumers_pass_each_item_once_and_in_order() {
     });
 }
 
+/// More threads than processors, and few slots: a thread is stopped in the middle of a chain while the others pass through the ring many times.
+#[test]
+fn a_consumer_that_is_stopped_between_two_reads_skips_no_item() {
+    const ITEMS: u64 = 8000;
+    for capacity in [1, 2, 16] {
+        let popped = Cluster::connect("local:size=16MiB").unwrap().run(8, async |ct| {
+            let root = ct.root_or_init("ring", async || Ring::<u64>::create(capacity, ct).await).await?;
+            let ring = Ring::attach(root, ct).await?;
+            let (mut backoff, mut popped) = (ct.backoff(), Vec::new());
+            if ct.index() < 4 {
+                let items = (ct.index() as u64..ITEMS).step_by(4);
+                let pushes = async {
+                    for item in items {
+                        ring.push(&item, ct).await?;
+                    }
+                    Ok(())
+                };
+                ct.within(Duration::from_secs(60), pushes).await?;
+                return Ok(popped);
+            }
+            let pops = async {
+                while popped.len() as u64 * 4 < ITEMS {
+                    match ring.try_pop(ct).await? {
+                        Some(item) => popped.push(item),
+                        None => backoff.wait().await,
+                    }
+                }
+                Ok(())
+            };
+            ct.within(Duration::from_secs(60), pops).await?;
+            Ok(popped)
+        });
+        let mut all: Vec<u64> = popped.unwrap().into_iter().flatten().collect();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..ITEMS), "capacity {capacity}: each item comes once");
+    }
+}
+
 #[test]
 fn operations_take_the_round_trips_of_the_table() {
     let done = Cluster::connect(EXACT).unwrap().run(1, async |ct| {
