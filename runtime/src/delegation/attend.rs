@@ -245,15 +245,6 @@ async fn do_job(ct: &ComputeThread, delegation: Rc<Delegation>, job: Job) {
         Job::Read { at, words, then } => {
             then(&delegation, read_patiently(ct, at, words).await.ok());
         }
-        Job::Tell(give, blocked) => {
-            // If the trustee has gone, so has the value. Links of the simulator are restored.
-            match ct.is_live(give.of.trustee).await {
-                Ok(true) => delegation.tell_counted(give, blocked),
-                Err(_) if ct.cluster().simulation().is_some() => delegation.tell_counted(give, blocked),
-                Ok(false) | Err(_) => blocked.set(blocked.get() - 1),
-            }
-            delegation.stir();
-        }
         Job::Watch => watch(ct, here, &delegation).await,
         Job::Serve => read_desk(ct, &delegation).await,
         Job::Await => read_answers(ct, &delegation).await,

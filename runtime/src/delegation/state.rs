@@ -10,7 +10,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use super::caller::{Blocked, Caller, Outcome, State, Waiter};
+use super::caller::{Blocked, Caller, State, Waiter};
 use super::desk::{Desk, discard};
 use super::looks::Looks;
 use super::mirror::Mirror;
@@ -37,8 +37,6 @@ pub(super) enum Job {
     Store(usize),
     /// Reads a result.
     Read { at: Address, words: usize, then: Then },
-    /// Tells a trustee again of an edge that passes, if it lives: its pair could not be opened.
-    Tell(Give, Blocked),
     /// Looks whether other threads live.
     Watch,
     /// Reads the mailboxes of the desk.
@@ -309,17 +307,11 @@ impl Delegation {
     /// Tells another trustee of an edge that passes. `blocked` counts until it is answered.
     pub(super) fn tell_of(&self, give: Give, blocked: &Blocked) {
         blocked.set(blocked.get() + 1);
-        self.tell_counted(give, Rc::clone(blocked));
-    }
-
-    /// The same, of an edge that `blocked` counts already.
-    pub(super) fn tell_counted(&self, give: Give, blocked: Blocked) {
+        let blocked = Rc::clone(blocked);
         let thread = |thread: Option<ThreadId>| thread.map_or(0, |thread| thread.number().get());
         let args = [thread(give.from), thread(give.to), give.edge as u64, (give.edge >> 64) as u64];
-        let told = move |delegation: &Rc<Self>, outcome| match outcome {
-            Outcome::Gone { .. } => delegation.begin(Job::Tell(give, blocked)),
-            Outcome::Answer(..) => blocked.set(blocked.get() - 1),
-        };
+        // If the trustee has gone, so has the value.
+        let told = move |_: &Rc<Self>, _| blocked.set(blocked.get() - 1);
         self.ask(&give.of, number::GIVE, &args, Waiter::Then(Box::new(told)));
     }
 
