@@ -21,7 +21,7 @@
 //!
 //! Desks are never freed, but used again. So an old handle of an ended trustee finds a desk without an owner, or with another one. Hellos are taken by the owner only, which
 //! tells the pairs of other trustees that theirs has gone. A client reads the owner after its hello, in the same chain. If there is none, or it is dead, the client itself becomes the owner, by CAS;
-//! takes the hellos, and gives the desk up again. So nobody tells a pair that its trustee has gone while that trustee owns the desk; and whoever gives a desk up looks for hellos after that,
+//! takes the hellos, and gives the desk up again. So no pair is told that its trustee has gone while that trustee owns the desk. A thread that has given a desk up looks for hellos once more,
 //! so that none is overlooked.
 
 use std::any::Any;

@@ -8,7 +8,7 @@
 //!
 //! With `--stages n` there are `n` queues. The tasks of all threads take turns in `n + 1` roles: *producers* push into the first queue, *movers* `k` pop from
 //! queue `k - 1` and push into queue `k`, *consumers* pop from the last one. A task that finds a queue empty or full waits by the runtime's backoff, which
-//! lets the thread's other tasks run. A queue is *closed* when all that push into it are done; whoever then finds it empty is done, too.
+//! lets the thread's other tasks run. A queue is *closed* when all that push into it are done; a task that then finds it empty is done, too.
 //!
 //! Afterwards (see `check`) each queue must have returned exactly the items that were pushed into it, each once, in the order that it promises, and be
 //! empty and valid. The report has

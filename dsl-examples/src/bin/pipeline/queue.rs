@@ -26,7 +26,7 @@ pub(crate) trait Queue: Sized {
     async fn try_push(&self, item: u64, priority: u64, ct: &ComputeThread) -> Result<bool>;
     /// Removes an item, unless the queue is empty.
     async fn try_pop(&self, ct: &ComputeThread) -> Result<Option<u64>>;
-    /// Checks the queue, which nobody changes, and frees it.
+    /// Checks the queue, and frees it. No other client may use it.
     ///
     /// # Errors
     /// One that names the fault.
