@@ -7,8 +7,8 @@
 //! `--check`, a step of `cargo xtask ci`, compares the counts with the recorded ones, those of the book's table. A count above its value fails: make
 //! the operation cheaper, or record the new value in the same commit. A count below fails too, since later changes could lose the difference
 //! unnoticed. Counts on `local:` are the same in each run, and [`TOLERANCE`] allows for another C library's `memcpy`. On `shm:` the epoch also depends
-//! on the timing of the other process: ten counts of a retirement were between 492 and 535, and 550 where busy processes shared one processor
-//! with it ([`TOLERANCE_SHARED`]).
+//! on the timing of the other process, whose delays only add: seven counts of a retirement were between 483 and 535. The program therefore runs
+//! [`RUNS`] times, and the smallest count of each operation is taken, within [`TOLERANCE_SHARED`].
 //!
 //! Without valgrind `--check` prints that it is skipped; if `FARFIELD_REQUIRE` names `instructions`, as in `.ci/run`, it fails.
 
@@ -38,6 +38,8 @@ const NAME: &str = "instructions";
 const LIST: &str = "lazy-list.update";
 const NATIVE: &str = "lazy-list.update.native";
 const SHARED: &str = ".shm";
+/// Runs of the program; the smallest count of each operation is taken.
+const RUNS: usize = 3;
 /// The part of the recorded value by which a count may differ from it, alone and on `shm:`.
 const TOLERANCE: f64 = 0.05;
 const TOLERANCE_SHARED: f64 = 0.1;
@@ -71,10 +73,27 @@ fn valgrind() -> Result<(), String> {
     }
 }
 
-/// Builds the program, runs it under callgrind, and reads what callgrind has written.
+/// Builds the program, runs it [`RUNS`] times under callgrind, and takes the smallest counts.
 fn count() -> Result<Counts, String> {
     let build = ["cargo", "build", "--quiet", "--package", "farfield-benches", "--bin", NAME];
     workspace::run(&[&build[..], &["--profile", NAME, "--features", NAME]].concat(), &[])?;
+    let mut smallest = run_counted()?;
+    for _ in 1..RUNS {
+        keep_smallest(&mut smallest, run_counted()?);
+    }
+    Ok(smallest)
+}
+
+/// Keeps the smaller of two counts of each operation.
+fn keep_smallest(smallest: &mut Counts, counts: Counts) {
+    for (name, count) in counts {
+        let kept = smallest.entry(name).or_insert(count);
+        *kept = kept.min(count);
+    }
+}
+
+/// Runs the program under callgrind, and reads what callgrind has written.
+fn run_counted() -> Result<Counts, String> {
     let folder = target().join("callgrind");
     match std::fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -198,6 +217,14 @@ mod tests {
             found,
             ["instructions.load has no recorded value", "instructions.pin is recorded, but was not counted"]
         );
+    }
+
+    #[test]
+    fn the_smallest_count_of_the_runs_is_taken() {
+        let counts = |counts: &[(&str, f64)]| counted(counts).into_iter().collect::<Counts>();
+        let mut smallest = counts(&[("load", 31.0), ("retire.shm", 535.0)]);
+        keep_smallest(&mut smallest, counts(&[("load", 32.0), ("retire.shm", 483.0)]));
+        assert_eq!(smallest, counts(&[("load", 31.0), ("retire.shm", 483.0)]));
     }
 
     fn file(request: &str, totals: &str) -> String {
