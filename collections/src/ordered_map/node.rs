@@ -285,7 +285,8 @@ impl Node for EntryNode {
         old: Option<Self::Held<'_>>,
         new: NewEntry,
     ) -> impl Operations<'_> {
-        let old = old.unwrap_or(EntryLink::NULL);
+        // Of a slot that was given up meanwhile it has the dead link, and puts nothing there: nobody would take it away any more.
+        let old = old.filter(|old| !old.is_null()).unwrap_or(EntryLink::NULL);
         op::replace(at.values().at(slot), old, capacity(old), new)
     }
 }
@@ -351,5 +352,45 @@ impl Header {
     /// Returns whether bits without a meaning are set.
     pub(super) fn is_corrupt(self) -> bool {
         self.0 & !Self::FROZEN & !Self::LIVE != Self::NO_ADDRESS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OrderedMap;
+    use crate::ordered_map::entries::DEAD_ENTRY;
+    use crate::ordered_map::tree::Target;
+
+    /// A client has read the header of a leaf, another one freezes the leaf and gives up its slots, and the first one reads the slots.
+    #[test]
+    fn nothing_is_put_into_a_slot_that_was_given_up() {
+        let cluster = Cluster::connect("local:size=16MiB").unwrap();
+        let run = cluster.run(1, async |ct| {
+            let before = ct.metrics();
+            let map = OrderedMap::<u64, String>::attach(OrderedMap::create(ct).await?, ct).await?;
+            let g = ct.pin();
+            let found = map.tree.find_leaf(Target::Last, 1, &g).await?;
+            let (at, sought) = (found.at(), Sought { ordered: b"12345678", stored: b"12345678" });
+            let place = at.values().at(0);
+            let make = |value| EntryNode::make(map.tree.entries, sought, value, at, &g);
+
+            g.chain(EntryNode::put(at, 0, None, make(b"first").await?)).submit().await?;
+            let put = place.load(&g).await?;
+            assert!(!put.is_null());
+            let dead = op::replace(place, put, capacity(put), NewEntry::null(DEAD_ENTRY));
+            g.chain(dead).submit().await?.expect("nobody else changes it").retire(&g).await?;
+            for old in [None, Some(put), Some(place.load(&g).await?)] {
+                g.chain(EntryNode::put(at, 0, old, make(b"second").await?)).submit().await?;
+                assert_eq!(place.load(&g).await?, EntryLink::null(DEAD_ENTRY), "old is {old:?}");
+            }
+            drop(g);
+            map.destroy(ct).await?;
+            ct.reclaim_deferred().await?;
+            let now = ct.metrics() - before;
+            assert_eq!(now.allocated, now.freed, "nothing is lost");
+            Ok(())
+        });
+        run.unwrap();
     }
 }
