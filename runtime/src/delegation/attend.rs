@@ -210,14 +210,7 @@ fn existing(ct: &ComputeThread) -> Option<Rc<Delegation>> {
 async fn do_job(ct: &ComputeThread, delegation: Rc<Delegation>, job: Job) {
     let here = Here::of(ct.worker());
     match job {
-        Job::Open(caller) => {
-            if say_hello(ct, here, &delegation, &caller).await.is_err() {
-                // The trustee may know the pair, or find it later.
-                caller.abandon(&delegation);
-                // A later request may reach it.
-                delegation.forget(&caller);
-            }
-        }
+        Job::Open(caller) => open(ct, here, &delegation, &caller).await,
         Job::Fetch(pair) => {
             let Some(desk) = delegation.desk() else { return };
             let mut fetched = Vec::new();
@@ -299,11 +292,15 @@ pub(super) async fn store(ct: &ComputeThread, near: Address, words: &[u64]) -> R
     Ok(Stored { blob, words: words.len() })
 }
 
+/// The time between two looks whether other threads live.
+fn pause(ct: &ComputeThread) -> Duration {
+    ct.cluster().simulation().map_or(WATCH, |simulation| simulation.rtt() * WATCH_RTTS)
+}
+
 /// Looks from time to time whether the threads live that this one deals with.
 async fn watch(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>) {
-    let pause = ct.cluster().simulation().map_or(WATCH, |simulation| simulation.rtt() * WATCH_RTTS);
     loop {
-        ct.sleep_for(pause).await;
+        ct.sleep_for(pause(ct)).await;
         if let Some(desk) = delegation.desk() {
             for thread in desk.others() {
                 if matches!(ct.is_live(thread).await, Ok(false)) {
@@ -355,8 +352,9 @@ async fn watch(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>) 
                 continue;
             }
             caller.take_answers(delegation, here);
-            if state == State::Opening && refuse_hellos(ct, here, caller.desk).await.is_ok() {
-                // Whoever has taken its hello tells it; but the trustee may have died with it.
+            if caller.state.get() == State::Opening {
+                // The thread that has taken its hello reads its words before it tells it; but it may have died, or the desk can not be reached.
+                let _ = refuse_hellos(ct, here, caller.desk).await;
                 if caller.state.get() == State::Opening && caller.misses_notice() >= NOTICE_LOOKS {
                     caller.abandon(delegation);
                 }
@@ -369,19 +367,31 @@ async fn watch(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>) 
 
 // ---- pairs -----------------------------------------------------------------------------------------------------
 
-/// Allocates a pair's words, and announces them to the trustee.
-async fn say_hello(
-    ct: &ComputeThread,
-    here: Here<'_>,
-    delegation: &Rc<Delegation>,
-    caller: &Rc<Caller>,
-) -> Result<()> {
+/// Opens a pair. If the trustee can not be reached, its requests are refused; but those that it must know of as long as it lives wait for another attempt.
+async fn open(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>, caller: &Rc<Caller>) {
+    // What a trustee writes that has found the pair is not looked at before.
     caller.is_greeting.set(true);
-    let said = greet(ct, here, delegation, caller).await;
+    while greet(ct, here, delegation, caller).await.is_err() {
+        caller.refuse_waiting(delegation);
+        let may_live = match ct.is_live(caller.trustee).await {
+            Ok(is_live) => is_live,
+            // A link of the simulator is restored.
+            Err(_) => ct.cluster().simulation().is_some(),
+        };
+        if !may_live || !caller.has_to_tell() {
+            caller.abandon(delegation);
+            // A later request may reach it.
+            delegation.forget(caller);
+            return;
+        }
+        // The trustee may know these words, or find them later.
+        caller.abandon_words(delegation);
+        ct.sleep_for(pause(ct)).await;
+    }
     caller.is_greeting.set(false);
-    said
 }
 
+/// Allocates a pair's words, and announces them to the trustee.
 async fn greet(
     ct: &ComputeThread,
     here: Here<'_>,

@@ -6,6 +6,9 @@
 //!    executed up to the batch that its notice names, and those in the queue were not.
 //! 3. Requests leave the queue in their order, so those of a task to a trustee take effect in order. One that waits until another trustee knows of
 //!    a handle in its arguments keeps back all behind it.
+//! 4. While a pair can not be opened, requests are refused; but those that tell of dropped or passed handles, and of results that were read, wait in the queue as
+//!    long as the trustee may live.
+//! 5. The bell rings after a batch has been written: a batch that was written again may have missed the first one.
 
 use std::any::Any;
 use std::cell::{Cell, Ref, RefCell};
@@ -27,7 +30,7 @@ use crate::io::operations::*;
 use crate::memory::worker::Worker;
 use farfield_fabric::program;
 use farfield_sim::Plant;
-use farfield_words::{Message as _, ThreadId, Writer};
+use farfield_words::{Address, Message as _, ThreadId, Writer};
 
 /// The answer to a request.
 pub(super) enum Outcome {
@@ -218,6 +221,11 @@ pub(super) enum Unnamed {
     TooMany,
 }
 
+/// Returns whether a trustee must know of a request to itself as long as it lives: a value, or a result, would be dropped too early or never.
+fn is_to_tell(function: u16) -> bool {
+    matches!(function, number::DROP | number::GIVE | number::RELEASE)
+}
+
 const NO_WAITER: u32 = u32::MAX;
 
 /// The requests of a pair from which on tasks wait before they add one.
@@ -316,9 +324,17 @@ impl Caller {
         }
     }
 
-    /// Gives up the pair's words, and arguments: the trustee may still access them.
-    pub(super) fn abandon(&self, delegation: &Rc<Delegation>) {
+    /// Gives up the pair's words: the trustee may still access them.
+    pub(super) fn abandon_words(&self, delegation: &Rc<Delegation>) {
         std::mem::forget(self.block.borrow_mut().take());
+        if let Some(slots) = self.slots.take() {
+            delegation.removes_mailbox(slots.notice());
+        }
+    }
+
+    /// Gives up the pair, its words, and arguments.
+    pub(super) fn abandon(&self, delegation: &Rc<Delegation>) {
+        self.abandon_words(delegation);
         std::mem::forget(self.arguments.take());
         self.trustee_died(delegation);
     }
@@ -483,6 +499,44 @@ impl Caller {
         waiter
     }
 
+    /// The trustee can not be reached. Refuses the requests in the queue, except those that it [must know of](is_to_tell), and names of functions.
+    pub(super) fn refuse_waiting(&self, delegation: &Rc<Delegation>) {
+        let mut refused = Vec::new();
+        for lane in &self.lanes {
+            let mut at = lane.begin.replace(0);
+            let mut words = lane.words.borrow_mut();
+            let mut kept = Vec::new();
+            lane.queue.borrow_mut().retain(|queued| {
+                let request = &words[at..at + queued.words];
+                at += queued.words;
+                let function = RequestHead::of(request[0]).function;
+                let is_kept = function == number::BIND || is_to_tell(function);
+                if is_kept {
+                    kept.extend_from_slice(request);
+                } else {
+                    refused.push(queued.waiter);
+                }
+                is_kept
+            });
+            *words = kept;
+        }
+        for waiter in refused {
+            self.tell(delegation, waiter, Outcome::Gone { may_have_run: false });
+        }
+    }
+
+    /// Returns whether a request is in the queue that the trustee [must know of](is_to_tell).
+    pub(super) fn has_to_tell(&self) -> bool {
+        self.lanes.iter().any(|lane| {
+            let (words, mut at) = (lane.words.borrow(), lane.begin.get());
+            lane.queue.borrow().iter().any(|queued| {
+                let head = words[at];
+                at += queued.words;
+                is_to_tell(RequestHead::of(head).function)
+            })
+        })
+    }
+
     /// Returns the number of a function in this pair, which the trustee is told of if it is new.
     #[inline]
     pub(super) fn function(&self, delegation: &Rc<Delegation>, naming: &Naming) -> Result<u16, Unnamed> {
@@ -618,21 +672,31 @@ impl Caller {
                 // The trustee executes a batch once, however often it is written; and the next batch of the slot follows on the same connection.
                 self.chains.set(self.chains.get() + 1);
                 let (asking, ending) = (Rc::clone(self), Rc::clone(self));
-                let ends = move || {
+                let ends = move |worker: &Worker, failures| {
+                    // The first bell may have rung before the batch was there.
+                    if let Some(bell) = separate.filter(|_| failures > 0) {
+                        ending.ring(worker, number, batch, bell);
+                    }
                     ending.chains.set(ending.chains.get() - 1);
                     ending.free_if_unused();
                 };
                 insist(worker, write, move || asking.awaits(number, batch), ends);
-                let Some(bell) = separate else { return };
-                let asking = Rc::clone(self);
-                let ring = move |worker: &Worker| {
-                    let mut chain = worker.empty_chain();
-                    chain.fetch_add(bell, 1);
-                    chain
-                };
-                insist(worker, ring, move || asking.awaits(number, batch), || ());
+                if let Some(bell) = separate {
+                    self.ring(worker, number, batch, bell);
+                }
             }
         }
+    }
+
+    /// Rings for a batch.
+    fn ring(self: &Rc<Self>, worker: &Worker, lane: usize, batch: u32, bell: Address) {
+        let ring = move |worker: &Worker| {
+            let mut chain = worker.empty_chain();
+            chain.fetch_add(bell, 1);
+            chain
+        };
+        let asking = Rc::clone(self);
+        insist(worker, ring, move || asking.awaits(lane, batch), |_, _| ());
     }
 
     /// A chain with a batch, or its bell, has failed. Returns whether the batch is still to be answered.

@@ -884,7 +884,7 @@ impl Pair {
         self.answered[lane].set(batch);
         let (is_open, answered) = (Rc::clone(&self.is_open), Rc::clone(&self.answered));
         let is_wanted = move || is_open.get() && answered[lane].get().wrapping_sub(batch) < WINDOWS[lane];
-        insist(worker, write, is_wanted, || ());
+        insist(worker, write, is_wanted, |_, _| ());
     }
 
     /// Forgets the pair, whose client has closed it, or is dead.
@@ -1031,7 +1031,7 @@ pub(super) fn tell(
                 chain
             };
             let is_open = is_open.map(Rc::clone);
-            insist(worker, write, move || is_open.as_ref().is_some_and(|is_open| is_open.get()), || ());
+            insist(worker, write, move || is_open.as_ref().is_some_and(|is_open| is_open.get()), |_, _| ());
         }
     }
 }

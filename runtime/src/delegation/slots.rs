@@ -482,19 +482,29 @@ impl<'a> Here<'a> {
 }
 
 /// Posts a chain. In the simulator it is posted again whenever it fails and is still wanted: a link may have been cut. All its operations may take effect twice.
-/// Other links that have failed are not restored. `ends` is called once it is over.
+/// Other links that have failed are not restored. `ends` is called once it is over, with the number of times that it was posted again.
 pub(super) fn insist(
     worker: &Worker,
     make: impl Fn(&Worker) -> RawChain + 'static,
     is_wanted: impl Fn() -> bool + 'static,
-    ends: impl FnOnce() + 'static,
+    ends: impl FnOnce(&Worker, u32) + 'static,
+) {
+    insist_after(0, worker, make, is_wanted, ends);
+}
+
+fn insist_after(
+    failures: u32,
+    worker: &Worker,
+    make: impl Fn(&Worker) -> RawChain + 'static,
+    is_wanted: impl Fn() -> bool + 'static,
+    ends: impl FnOnce(&Worker, u32) + 'static,
 ) {
     let chain = make(worker);
     worker.submit_detached(chain, move |worker, done| {
         if done.is_none() && is_wanted() && worker.io.endpoint.virtual_time().is_some() {
-            insist(worker, make, is_wanted, ends);
+            insist_after(failures + 1, worker, make, is_wanted, ends);
         } else {
-            ends();
+            ends(worker, failures);
         }
     });
 }
