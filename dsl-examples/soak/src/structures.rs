@@ -1,11 +1,13 @@
-//! The structures that the processes of the crash test and the corruption test share: two sets, two maps, a stack, a queue, and records.
+//! The structures that the processes of the crash test and the corruption test share: two sets, five maps, a stack, three queues, two arrays, and records.
 //!
 //! Each process has its own handles, [`Structures`]. An operation consists of a target, a verb and a key, and returns at most 62 bits, so
 //! all operations have one log format.
 
 use farfield::prelude::*;
 use farfield::{ComputeThread, Error};
-use farfield_collections::{HashMap, InterlockedHashTable, OrderedMap, SkipList};
+use farfield_collections::{
+    Array, HashMap, InlineHashMap, InterlockedHashTable, OrderedMap, PriorityQueue, Ring, SkipList,
+};
 use farfield_examples::{HarrisList, LazyList, MsQueue, TreiberStack};
 
 /// Number of keys in each set, and in each map.
@@ -14,19 +16,34 @@ pub const KEYS: u64 = 256;
 pub const TALLIES: usize = 3;
 /// Number of records.
 pub const RECORDS: usize = 3;
+/// Elements of the array that count.
+const COUNTS: u64 = 4;
+/// What an element of it counts by. No count of it is like the address of a block, which it would prevent from being swept.
+const COUNT: u64 = (1 << 40) + 1;
+/// Ranges of the other array, and the elements of each.
+const RANGES: u64 = 4;
+/// See [`RANGES`].
+pub const RANGE: u64 = 8;
+/// The priorities of the priority queue.
+const PRIORITIES: u64 = 4;
+/// The capacity of the ring.
+const CAPACITY: u64 = 1024;
 /// Words of a record.
 const RECORD_WORDS: usize = 16;
 
 /// Words that processes share besides the structures.
 #[remote]
 pub struct Control {
-    /// Number of the next event, over all processes. It orders the events of the history.
-    pub events: Atomic<u64>,
+    /// Number of the next event, over all processes, and [`FIRST_EVENT`]. It orders the events of the history.
+    events: Atomic<u64>,
     /// Not 0 when the processes must stop.
     pub stop: Atomic<u64>,
     /// The records, each written as a whole.
     pub records: [Versioned<[u64; RECORD_WORDS]>; RECORDS],
 }
+
+/// No number of an event is like the address of a block, which it would prevent from being swept, with all that the block links to.
+const FIRST_EVENT: u64 = 1 << 60;
 
 /// The target of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,13 +66,23 @@ pub enum Target {
     Ordered,
     /// The skip list.
     Skip,
+    /// The map whose buckets have locks.
+    Inline,
+    /// The array whose elements count.
+    Counts,
+    /// The array of which ranges are written.
+    Ranges,
+    /// The bounded queue.
+    Ring,
+    /// The priority queue. A key is a priority.
+    Priority,
     /// The delegated counters of the crash test, which performs their operations itself.
     Tallies,
 }
 
 impl Target {
     /// All targets, by number.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: &[Self] = &[
         Self::Lazy,
         Self::Harris,
         Self::Stack,
@@ -65,44 +92,66 @@ impl Target {
         Self::Interlocked,
         Self::Ordered,
         Self::Skip,
+        Self::Inline,
+        Self::Counts,
+        Self::Ranges,
+        Self::Ring,
+        Self::Priority,
         Self::Tallies,
     ];
-    /// The structures.
-    pub const STRUCTURES: [Self; 9] = [
-        Self::Lazy,
-        Self::Harris,
-        Self::Stack,
-        Self::Queue,
-        Self::Records,
-        Self::Map,
-        Self::Interlocked,
-        Self::Ordered,
-        Self::Skip,
-    ];
-    /// The maps.
-    pub const MAPS: [Self; 4] = [Self::Map, Self::Interlocked, Self::Ordered, Self::Skip];
-    /// The sets.
-    pub const SETS: [Self; 2] = [Self::Lazy, Self::Harris];
+    /// The structures: all but the delegated counters.
+    pub const STRUCTURES: &[Self] = match Self::ALL.split_last() {
+        Some((_, structures)) => structures,
+        None => &[],
+    };
 
     /// Number of keys.
     pub fn keys(self) -> u64 {
         match self {
-            Self::Lazy | Self::Harris | Self::Map | Self::Interlocked | Self::Ordered | Self::Skip => KEYS,
-            Self::Stack | Self::Queue => 1,
+            Self::Lazy
+            | Self::Harris
+            | Self::Map
+            | Self::Interlocked
+            | Self::Ordered
+            | Self::Skip
+            | Self::Inline => KEYS,
+            Self::Stack | Self::Queue | Self::Ring => 1,
+            Self::Priority => PRIORITIES,
             Self::Records => RECORDS as u64,
+            Self::Counts => COUNTS,
+            Self::Ranges => RANGES * RANGE,
             Self::Tallies => TALLIES as u64,
         }
+    }
+
+    /// The operations that processes perform at random.
+    pub fn operations(self) -> &'static [Operation] {
+        use Operation::{Get, Insert, Remove, Upsert};
+        match self {
+            Self::Lazy | Self::Harris => &[Insert, Insert, Remove, Remove, Get],
+            Self::Map | Self::Interlocked | Self::Ordered | Self::Skip | Self::Inline => {
+                &[Insert, Insert, Insert, Insert, Get, Upsert, Remove, Remove]
+            }
+            Self::Stack | Self::Queue | Self::Ring | Self::Priority => &[Insert, Remove],
+            Self::Records | Self::Ranges => &[Insert, Get],
+            Self::Counts | Self::Tallies => &[Insert],
+        }
+    }
+
+    /// Returns whether values are removed in an order.
+    pub fn is_queue(self) -> bool {
+        matches!(self, Self::Stack | Self::Queue | Self::Ring | Self::Priority)
     }
 }
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Looks up a key: 1 if present, else 0. Reads a record: its value, [`HALF`] or [`TORN`]. In a map: the key's value, or 0.
+    /// Looks up a key: 1 if present, else 0. Reads a record: its value, [`HALF`] or [`TORN`]. In a map: the key's value, or 0. Reads a range: the value of its element.
     Get,
-    /// Inserts a key: 1 if it was absent, else 0. Pushes or enqueues a value, or writes a record: 1.
+    /// Inserts a key: 1 if it was absent, else 0. Pushes a value: 1, or 0 if there is no room. Writes a record, or a range: 1. Counts: the count.
     Insert,
-    /// Removes a key: 1 if it was present, else 0. Pops or dequeues a value, or removes a key of a map: the value, or 0 if there is none.
+    /// Removes a key: 1 if it was present, else 0. Pops a value, or removes a key of a map: the value, or 0 if there is none.
     Remove,
     /// Sets the value of a key of a map, present or absent: 1.
     Upsert,
@@ -130,6 +179,11 @@ pub(crate) const MAP: &str = "map";
 pub(crate) const INTERLOCKED: &str = "interlocked";
 pub(crate) const ORDERED: &str = "ordered";
 pub(crate) const SKIP: &str = "skip";
+pub(crate) const INLINE: &str = "inline";
+pub(crate) const COUNTERS: &str = "counts";
+pub(crate) const RANGE_ARRAY: &str = "ranges";
+pub(crate) const RING: &str = "ring";
+pub(crate) const PRIORITY: &str = "priority";
 /// The bits of hashes that the Interlocked Hash Table uses: of so few slots that element lists become pointer lists.
 const INTERLOCKED_MASK: u64 = 15;
 
@@ -153,6 +207,16 @@ pub struct Structures {
     pub ordered: OrderedMap<u64, Vec<u8>>,
     /// Another one.
     pub skip: SkipList<u64, u64>,
+    /// Another map with locks.
+    pub inline: InlineHashMap<u64, u64>,
+    /// An array whose elements count.
+    pub counts: Array<u64>,
+    /// An array of which ranges are written.
+    pub ranges: Array<u64>,
+    /// A bounded queue.
+    pub ring: Ring<u64>,
+    /// A priority queue.
+    pub priority: PriorityQueue<u64, u64>,
 }
 
 impl Structures {
@@ -161,8 +225,10 @@ impl Structures {
     /// # Errors
     /// Those of the cluster.
     pub async fn attach(ct: &ComputeThread) -> Result<Self> {
-        let control =
-            async || Control::new_in(ct, Control::init([record_of(0); RECORDS])).await?.write(ct).await;
+        let control = async || {
+            let init = Control::init([record_of(0); RECORDS]).events(FIRST_EVENT);
+            Control::new_in(ct, init).await?.write(ct).await
+        };
         let control = ct.root_or_init(CONTROL, control).await?;
         let lazy = ct.root_or_init(LAZY_LIST, async || LazyList::<u64>::create(ct).await).await?;
         let harris = ct.root_or_init(HARRIS_LIST, async || HarrisList::<u64>::create(ct).await).await?;
@@ -175,6 +241,13 @@ impl Structures {
         let ordered = async || OrderedMap::<u64, Vec<u8>>::create(ct).await;
         let ordered = ct.root_or_init(ORDERED, ordered).await?;
         let skip = ct.root_or_init(SKIP, async || SkipList::<u64, u64>::create(ct).await).await?;
+        let inline = ct.root_or_init(INLINE, async || InlineHashMap::<u64, u64>::create(ct).await).await?;
+        let counts = ct.root_or_init(COUNTERS, async || Array::<u64>::create(COUNTS, ct).await).await?;
+        let ranges = async || Array::<u64>::create_in_blocks(RANGES * RANGE, RANGE - 1, ct).await;
+        let ranges = ct.root_or_init(RANGE_ARRAY, ranges).await?;
+        let ring = ct.root_or_init(RING, async || Ring::<u64>::create(CAPACITY, ct).await).await?;
+        let priority = async || PriorityQueue::<u64, u64>::create(ct).await;
+        let priority = ct.root_or_init(PRIORITY, priority).await?;
         Ok(Self {
             control,
             lazy: LazyList::attach(lazy, ct).await?,
@@ -185,7 +258,20 @@ impl Structures {
             interlocked: InterlockedHashTable::attach(interlocked, ct).await?,
             ordered: OrderedMap::attach(ordered, ct).await?,
             skip: SkipList::attach(skip, ct).await?,
+            inline: InlineHashMap::attach(inline, ct).await?,
+            counts: Array::attach(counts, ct).await?,
+            ranges: Array::attach(ranges, ct).await?,
+            ring: Ring::attach(ring, ct).await?,
+            priority: PriorityQueue::attach(priority, ct).await?,
         })
+    }
+
+    /// Returns the number of a new event.
+    ///
+    /// # Errors
+    /// Those of an atomic operation.
+    pub async fn event(&self, ct: &ComputeThread) -> Result<u64> {
+        Ok(self.control.events().fetch_add(ct, 1).await?.wrapping_sub(FIRST_EVENT))
     }
 
     /// Performs an operation. `value`, from 1 to below [`HALF`], is inserted if the structure holds values.
@@ -252,10 +338,32 @@ impl Structures {
             (Target::Skip, Operation::Insert) => self.skip.insert(&key, &value, ct).await.map(u64::from),
             (Target::Skip, Operation::Remove) => Ok(self.skip.take(&key, ct).await?.unwrap_or(0)),
             (Target::Skip, Operation::Upsert) => self.skip.upsert(&key, &value, ct).await.map(|()| 1),
-            (Target::Stack | Target::Queue, Operation::Get)
-            | (Target::Tallies, _)
-            | (Target::Records, Operation::Remove)
-            | (_, Operation::Upsert) => Err(Error::other(format!("{target:?} has no {operation:?}"))),
+            (Target::Inline, Operation::Get) => Ok(self.inline.get(&key, ct).await?.unwrap_or(0)),
+            (Target::Inline, Operation::Insert) => self.inline.insert(&key, &value, ct).await.map(u64::from),
+            (Target::Inline, Operation::Remove) => Ok(self.inline.take(&key, ct).await?.unwrap_or(0)),
+            (Target::Inline, Operation::Upsert) => self.inline.upsert(&key, &value, ct).await.map(|()| 1),
+            (Target::Counts, Operation::Insert) => {
+                // What it does not count by is no count of its.
+                let before = self.counts.fetch_add(key % COUNTS, COUNT, ct).await?;
+                Ok(if before % COUNT == 0 { before / COUNT + 1 } else { TORN })
+            }
+            (Target::Ranges, Operation::Insert) => {
+                let first = key % (RANGES * RANGE) / RANGE * RANGE;
+                self.ranges.write(first, &[value; RANGE as usize], ct).await.map(|()| 1)
+            }
+            (Target::Ranges, Operation::Get) => {
+                let (first, element) = (key % (RANGES * RANGE) / RANGE * RANGE, (key % RANGE) as usize);
+                Ok(self.ranges.read(first..first + RANGE, ct).await?[element].min(TORN))
+            }
+            (Target::Ring, Operation::Insert) => self.ring.try_push(&value, ct).await.map(u64::from),
+            (Target::Ring, Operation::Remove) => Ok(self.ring.try_pop(ct).await?.unwrap_or(0)),
+            (Target::Priority, Operation::Insert) => {
+                self.priority.push(key % PRIORITIES, value, ct).await.map(|()| 1)
+            }
+            (Target::Priority, Operation::Remove) => {
+                Ok(self.priority.pop_min(ct).await?.map_or(0, |(_, value)| value))
+            }
+            _ => Err(Error::other(format!("{target:?} has no {operation:?}"))),
         }
     }
 }
@@ -273,13 +381,23 @@ mod tests {
     fn inserted_values_are_returned() -> Result<()> {
         farfield::Cluster::connect("local:")?.run(1, async |ct| {
             let all = Structures::attach(ct).await?;
-            assert!(Target::ALL.into_iter().enumerate().all(|(number, target)| target as usize == number));
-            for target in Target::STRUCTURES {
-                let out = if target == Target::Records { Operation::Get } else { Operation::Remove };
-                assert_eq!(all.perform(target, out, 0, 0, ct).await?, 0, "{target:?}");
+            assert!(Target::ALL.iter().enumerate().all(|(number, target)| *target as usize == number));
+            for &target in Target::STRUCTURES {
+                let out = if target.operations().contains(&Operation::Remove) {
+                    Operation::Remove
+                } else {
+                    Operation::Get
+                };
+                let counts = target == Target::Counts;
                 assert_eq!(all.perform(target, Operation::Insert, 0, 77, ct).await?, 1, "{target:?}");
-                let expected = if Target::SETS.contains(&target) { 1 } else { 77 };
+                if counts {
+                    assert_eq!(all.perform(target, Operation::Insert, 0, 77, ct).await?, 2, "{target:?}");
+                    continue;
+                }
+                let expected = if matches!(target, Target::Lazy | Target::Harris) { 1 } else { 77 };
                 assert_eq!(all.perform(target, out, 0, 0, ct).await?, expected, "{target:?}");
+                let after = if out == Operation::Get { 77 } else { 0 };
+                assert_eq!(all.perform(target, out, 0, 0, ct).await?, after, "{target:?}");
             }
             let mut torn = record_of(5);
             torn[9] = 1;

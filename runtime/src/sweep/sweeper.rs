@@ -64,6 +64,7 @@ use crate::session::ComputeThread;
 use farfield_sim::Plant;
 use farfield_words::Block;
 use farfield_words::WORD_BYTES;
+use farfield_words::link_target;
 
 /// A flag in a list's number: vetoes are requested.
 pub(crate) const VETOES_REQUESTED: u64 = 1;
@@ -361,9 +362,10 @@ impl ComputeThread {
     async fn read_links(&self, free: &Map, candidates: &Candidates, pace: &Pace) -> Result<Links> {
         let mut links = Links::default();
         let list = pace.list.get().map(|list| list.address);
-        // The addresses in the directory and those of pages of slots. The pool's blocks are known; counts, names and descriptions are no links.
+        // The addresses in the directory and those of pages of slots. The pool's blocks are known; counts, names, descriptions and what slots have are no links.
         let descriptions = self.kept_descriptions().await?;
         let pages = self.read_far(control::epoch_page(0), SLOT_PAGES).await?;
+        let of_slots: Vec<Address> = pages.iter().map(|word| link_target(*word)).collect();
         for word in self.directory_values().await?.into_iter().chain(pages) {
             links.found.extend(candidates.in_word(word));
         }
@@ -379,7 +381,7 @@ impl ComputeThread {
                 let at = all.address.add((index * per_block * WORD_BYTES) as u64);
                 let is_list =
                     list.is_some_and(|list| (at..at.add((words.len() * WORD_BYTES) as u64)).contains(&list));
-                if is_list || free.is_marked(at) || descriptions.contains(&at) {
+                if is_list || free.is_marked(at) || descriptions.contains(&at) || of_slots.contains(&at) {
                     continue;
                 }
                 let found = words.iter().filter_map(|word| candidates.in_word(*word));

@@ -16,7 +16,7 @@ use farfield::{Cluster, ComputeThread};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::structures::{Operation, Structures, Target};
+use crate::structures::{Structures, Target};
 
 /// Objects that only these programs use: a lock, and an object whose size varies.
 #[remote]
@@ -87,19 +87,14 @@ async fn work(ct: &ComputeThread, seed: u64, progress: &Progress) -> Result<()> 
         // Operations on shared memory mostly do not wait.
         ct.yield_now().await;
         let value = rng.random_range(1..1 << 40);
-        match rng.random_range(0..7_usize) {
-            5 => lock(extras, value, ct).await?,
-            6 if value % 16 == 0 => replace_buffer(extras, rng.random_range(1..=MOST_WORDS), ct).await?,
-            target => {
-                let target = Target::STRUCTURES[target % Target::STRUCTURES.len()];
-                let with_key = target == Target::Records || Target::SETS.contains(&target);
-                let operation = match rng.random_range(0..4) {
-                    0 if with_key => Operation::Get,
-                    1 | 2 if target != Target::Records => Operation::Remove,
-                    _ => Operation::Insert,
-                };
-                all.perform(target, operation, value % target.keys().min(KEYS), value, ct).await?;
+        match Target::STRUCTURES.get(rng.random_range(0..Target::STRUCTURES.len() + 2)) {
+            Some(target) => {
+                let operations = target.operations();
+                let operation = operations[rng.random_range(0..operations.len())];
+                all.perform(*target, operation, value % target.keys().min(KEYS), value, ct).await?;
             }
+            None if value % 16 == 0 => replace_buffer(extras, rng.random_range(1..=MOST_WORDS), ct).await?,
+            None => lock(extras, value, ct).await?,
         }
         progress.operations.fetch_add(1, Ordering::Relaxed);
     }

@@ -11,7 +11,7 @@ use super::sequence::Order;
 use super::set::Has;
 use super::tally::{self, Tallies};
 use super::{register, sequence, set};
-use crate::structures::{Control, HALF, Operation, Structures, Target};
+use crate::structures::{Control, HALF, Operation, RANGE, Structures, Target};
 
 /// The judge's findings.
 #[derive(Clone, Debug, Default)]
@@ -45,8 +45,17 @@ fn bytes_of<T: Remote>(objects: usize) -> u64 {
     (T::SIZE.max(16) * objects) as u64
 }
 
-/// The calls on each key of each structure.
+/// The calls on each structure: those on each key of it, if keys are independent.
 type Histories = BTreeMap<(Target, u64), Vec<Call>>;
+
+/// Returns the number of the history to which the calls on a key belong.
+fn history(target: Target, key: u64) -> (Target, u64) {
+    match target {
+        Target::Priority => (target, 0),
+        Target::Ranges => (target, key / RANGE),
+        _ => (target, key),
+    }
+}
 
 /// Checks the structures, the memory and the logs when all processes have ended.
 ///
@@ -55,8 +64,8 @@ type Histories = BTreeMap<(Target, u64), Vec<Call>>;
 pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
     let mut histories = Histories::new();
     for entry in std::fs::read_dir(logs).map_err(Error::other)? {
-        for (target, key, call) in log::read(&entry.map_err(Error::other)?.path()).map_err(Error::other)? {
-            histories.entry((target, key)).or_default().push(call);
+        for (target, call) in log::read(&entry.map_err(Error::other)?.path()).map_err(Error::other)? {
+            histories.entry(history(target, call.key)).or_default().push(call);
         }
     }
     let calls = || histories.values().flatten();
@@ -72,6 +81,8 @@ pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
         all.interlocked.recover(ct).await?;
         all.ordered.recover(ct).await?;
         all.skip.recover(ct).await?;
+        all.inline.recover(ct).await?;
+        all.priority.recover(ct).await?;
         observe_all(&all, &mut histories, ct).await?;
         // The iterators detect nodes that are locked, marked or misplaced.
         let lists = [("lazy list", all.lazy.iter(ct).await), ("Harris list", all.harris.iter(ct).await)];
@@ -93,18 +104,20 @@ pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
                 Err(error) => verdict.faults.push(format!("the {name} is broken: {error}")),
             }
         }
-        if let Err(error) = all.map.check(ct).await {
-            verdict.faults.push(format!("the map is broken: {error}"));
-        }
-        // No lock is held, and each key is in its list.
-        if let Err(error) = all.interlocked.check(ct).await {
-            verdict.faults.push(format!("the Interlocked Hash Table is broken: {error}"));
-        }
-        if let Err(error) = all.ordered.check(ct).await {
-            verdict.faults.push(format!("the ordered map is broken: {error}"));
-        }
-        if let Err(error) = all.skip.check(ct).await {
-            verdict.faults.push(format!("the skip list is broken: {error}"));
+        // No lock is held, and each key is in its place.
+        let checks = [
+            ("map", all.map.check(ct).await),
+            ("Interlocked Hash Table", all.interlocked.check(ct).await),
+            ("ordered map", all.ordered.check(ct).await),
+            ("skip list", all.skip.check(ct).await),
+            ("inline map", all.inline.check(ct).await),
+            ("ring", all.ring.check(ct).await),
+            ("priority queue", all.priority.check(ct).await),
+        ];
+        for (name, checked) in checks {
+            if let Err(error) = checked {
+                verdict.faults.push(format!("the {name} is broken: {error}"));
+            }
         }
         let tallies = Tallies::shared(ct).await?;
         tally::clear(tallies, ct).await?;
@@ -114,13 +127,18 @@ pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
         all.interlocked.destroy(ct).await?;
         all.ordered.destroy(ct).await?;
         all.skip.destroy(ct).await?;
+        all.inline.destroy(ct).await?;
+        all.counts.destroy(ct).await?;
+        all.ranges.destroy(ct).await?;
+        all.ring.destroy(ct).await?;
+        all.priority.destroy(ct).await?;
         while ct.reclamation().await?.retired_objects > 0 {
             ct.try_reclaim().await;
         }
         verdict.live_bytes = ct.heap_use().await?.iter().map(|usage| usage.live_bytes).sum();
         for ((target, key), calls) in &histories {
             if let Err(why) = explain(*target, calls) {
-                verdict.faults.push(format!("{target:?} key {key}: {why}"));
+                verdict.faults.push(format!("{target:?} {key}: {why}"));
             }
         }
         Ok(verdict)
@@ -128,19 +146,22 @@ pub fn judge(url: &str, logs: &Path) -> Result<Verdict> {
     found.into_iter().next().ok_or_else(|| Error::other("the thread returned no verdict"))
 }
 
-/// Looks up every key, reads every record, and removes all values: the final contents are part of the history.
+/// Looks up every key, reads every record, counts once more, and removes all values: the final contents are part of the history.
 async fn observe_all(all: &Structures, histories: &mut Histories, ct: &ComputeThread) -> Result<()> {
-    for target in Target::STRUCTURES {
-        let has_values = matches!(target, Target::Stack | Target::Queue);
-        let operation = if has_values { Operation::Remove } else { Operation::Get };
+    for &target in Target::STRUCTURES {
+        let operation = match target {
+            Target::Counts => Operation::Insert,
+            _ if target.is_queue() => Operation::Remove,
+            _ => Operation::Get,
+        };
         for key in 0..target.keys() {
             loop {
-                let invoked = all.control.events().fetch_add(ct, 1).await?;
+                let invoked = all.event(ct).await?;
                 let answer = all.perform(target, operation, key, 0, ct).await?;
-                let returned = Some((all.control.events().fetch_add(ct, 1).await?, answer));
-                let calls = histories.entry((target, key)).or_default();
-                calls.push(Call { operation, invoked, returned });
-                if !has_values || answer == 0 {
+                let returned = Some((all.event(ct).await?, answer));
+                let calls = histories.entry(history(target, key)).or_default();
+                calls.push(Call { operation, key, invoked, returned });
+                if !target.is_queue() || answer == 0 {
                     break;
                 }
             }
@@ -149,17 +170,24 @@ async fn observe_all(all: &Structures, histories: &mut Histories, ct: &ComputeTh
     Ok(())
 }
 
-/// Checks the calls on a key.
+/// Checks the calls of a history.
 fn explain(target: Target, calls: &[Call]) -> std::result::Result<(), String> {
     let unexplained = |event: u64| format!("no order of the operations explains event {event}");
     match target {
         Target::Lazy | Target::Harris => set::explain(calls, Has::NoValue).map_err(unexplained),
-        Target::Map | Target::Interlocked | Target::Ordered | Target::Skip => {
+        Target::Map | Target::Interlocked | Target::Ordered | Target::Skip | Target::Inline => {
             set::explain(calls, Has::Value).map_err(unexplained)
         }
         Target::Stack => sequence::explain(calls, Order::Last),
-        Target::Queue => sequence::explain(calls, Order::First),
+        Target::Queue | Target::Ring => sequence::explain(calls, Order::First),
+        Target::Priority => sequence::explain(calls, Order::Lowest),
         Target::Records => register::explain(calls),
-        Target::Tallies => tally::explain(calls),
+        // Each element is a register, which is written with its range.
+        Target::Ranges => (0..RANGE).try_for_each(|element| {
+            let is_of = |call: &&Call| call.operation == Operation::Insert || call.key % RANGE == element;
+            let calls: Vec<Call> = calls.iter().filter(is_of).copied().collect();
+            register::explain(&calls).map_err(|why| format!("element {element}: {why}"))
+        }),
+        Target::Counts | Target::Tallies => tally::explain(calls),
     }
 }

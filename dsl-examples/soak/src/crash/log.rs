@@ -15,6 +15,8 @@ use crate::structures::{Operation, Target};
 pub struct Call {
     /// The operation.
     pub operation: Operation,
+    /// The key.
+    pub key: u64,
     /// The event of its invocation.
     pub invoked: u64,
     /// The event of its return, and its result.
@@ -76,20 +78,20 @@ impl Log {
     }
 }
 
-/// Reads a log; returns each call with its target and key.
+/// Reads a log; returns each call with its target.
 ///
 /// # Errors
 /// Those of the file system, and a log that no process can have written.
-pub fn read(path: &Path) -> io::Result<Vec<(Target, u64, Call)>> {
+pub fn read(path: &Path) -> io::Result<Vec<(Target, Call)>> {
     let mut bytes = Vec::new();
     File::open(path)?.read_to_end(&mut bytes)?;
-    let mut calls: Vec<(Target, u64, Call)> = Vec::new();
+    let mut calls: Vec<(Target, Call)> = Vec::new();
     let malformed = || io::Error::other(format!("{}: the log is malformed", path.display()));
     for entry in bytes.as_chunks::<16>().0 {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| entry[at + byte]));
         let (event, what) = (word(0), word(8));
         if what & RETURN != 0 {
-            let (_, _, last) = calls.last_mut().ok_or_else(malformed)?;
+            let (_, last) = calls.last_mut().ok_or_else(malformed)?;
             if last.returned.is_some() || event <= last.invoked {
                 return Err(malformed());
             }
@@ -103,7 +105,7 @@ pub fn read(path: &Path) -> io::Result<Vec<(Target, u64, Call)>> {
             2 => Operation::Remove,
             _ => Operation::Upsert,
         };
-        calls.push((target, what & KEYS, Call { operation, invoked: event, returned: None }));
+        calls.push((target, Call { operation, key: what & KEYS, invoked: event, returned: None }));
     }
     Ok(calls)
 }
@@ -123,8 +125,8 @@ mod tests {
         log.0.write_all(&[1, 2, 3]).unwrap();
         let read = read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let remove = Call { operation: Operation::Remove, invoked: 3, returned: Some((5, 1 << 61)) };
-        let insert = Call { operation: Operation::Insert, invoked: 9, returned: None };
-        assert_eq!(read, [(Target::Harris, 7, remove), (Target::Records, 0, insert)]);
+        let remove = Call { operation: Operation::Remove, key: 7, invoked: 3, returned: Some((5, 1 << 61)) };
+        let insert = Call { operation: Operation::Insert, key: 0, invoked: 9, returned: None };
+        assert_eq!(read, [(Target::Harris, remove), (Target::Records, insert)]);
     }
 }

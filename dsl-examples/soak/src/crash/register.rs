@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn write(invoked: u64, returned: u64) -> Call {
-        Call { operation: Operation::Insert, invoked, returned: Some((returned, 1)) }
+        Call { operation: Operation::Insert, key: 0, invoked, returned: Some((returned, 1)) }
     }
 
     /// Reads the value whose write was invoked by this event.
@@ -100,11 +100,11 @@ mod tests {
     }
 
     fn answer(invoked: u64, returned: u64, answer: u64) -> Call {
-        Call { operation: Operation::Get, invoked, returned: Some((returned, answer)) }
+        Call { operation: Operation::Get, key: 0, invoked, returned: Some((returned, answer)) }
     }
 
     fn killed(invoked: u64) -> Call {
-        Call { operation: Operation::Insert, invoked, returned: None }
+        Call { operation: Operation::Insert, key: 0, invoked, returned: None }
     }
 
     #[test]

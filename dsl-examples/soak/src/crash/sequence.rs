@@ -1,4 +1,4 @@
-//! Checks the operations on a stack or a queue, some of which were interrupted by kills.
+//! Checks the operations on a stack, a queue or a priority queue, some of which were interrupted by kills.
 //!
 //! All values differ, and finally all are removed. So each value has a *lifetime*: it was inserted between two events, and removed between
 //! two others. The checks are necessary conditions for linearizability (Henzinger, Sezgin and Vafeiadis, "Aspect-oriented linearizability
@@ -6,7 +6,8 @@
 //!
 //! - a value that is removed was inserted before, and is removed once;
 //! - a value whose insertion has returned is removed, except one for each interrupted removal;
-//! - in a queue, a value is not removed before one that was inserted earlier; in a stack, not while another is on top of it;
+//! - in a queue, a value is not removed before one that was inserted earlier; in a stack, not while another is on top of it; in a priority queue, not while there
+//!   is one of a lower priority, which is its key, nor before one of the same priority that was inserted earlier;
 //! - no operation finds the structure empty while it contains values throughout the operation.
 //!
 //! "Earlier", "on top" and "throughout" mean: for all moments at which overlapping operations may have taken effect.
@@ -23,6 +24,8 @@ pub enum Order {
     First,
     /// Last in, first out: a stack.
     Last,
+    /// The lowest priority first, and among equal ones the first in: a priority queue.
+    Lowest,
 }
 
 /// Events of an operation's invocation and return; without a return it may take effect at any time.
@@ -31,6 +34,7 @@ const NEVER: u64 = u64::MAX;
 
 /// The lifetime of a value: its insertion and removal.
 struct Life {
+    priority: u64,
     put: Span,
     taken: Span,
 }
@@ -45,26 +49,29 @@ fn span(call: &Call) -> Span {
 /// A description of the contradiction.
 pub fn explain(calls: &[Call], order: Order) -> Result<(), String> {
     let of = |operation| calls.iter().filter(move |call| call.operation == operation);
-    let mut puts: BTreeMap<u64, Span> =
-        of(Operation::Insert).map(|call| (call.value(), span(call))).collect();
+    // There was no room for a value whose insertion has returned 0.
+    let puts = of(Operation::Insert).filter(|call| call.returned.is_none_or(|(_, answer)| answer != 0));
+    let mut puts: BTreeMap<u64, (u64, Span)> =
+        puts.map(|call| (call.value(), (call.key, span(call)))).collect();
     let (mut lives, mut empty, mut interrupted) = (Vec::new(), Vec::new(), 0);
     for call in of(Operation::Remove) {
         match call.returned {
             None => interrupted += 1,
             Some((_, 0)) => empty.push(span(call)),
             Some((event, value)) => {
-                let put = puts.remove(&value).filter(|put| put.0 < event);
-                let put = put.ok_or_else(|| {
+                let put = puts.remove(&value).filter(|(_, put)| put.0 < event);
+                let (priority, put) = put.ok_or_else(|| {
                     format!(
                         "event {event} removes the value of event {}, which was removed before or never inserted",
                         value_of(value)
                     )
                 })?;
-                lives.push(Life { put, taken: span(call) });
+                lives.push(Life { priority, put, taken: span(call) });
             }
         }
     }
-    let lost: Vec<u64> = puts.iter().filter(|(_, put)| put.1 != NEVER).map(|(value, _)| *value).collect();
+    let lost: Vec<u64> =
+        puts.iter().filter(|(_, (_, put))| put.1 != NEVER).map(|(value, _)| *value).collect();
     if lost.len() > interrupted {
         let (count, first) = (lost.len(), value_of(lost[lost.len() - 1]));
         return Err(format!(
@@ -74,6 +81,7 @@ pub fn explain(calls: &[Call], order: Order) -> Result<(), String> {
     let out_of_order = match order {
         Order::First => overtaken(&mut lives),
         Order::Last => covered(&mut lives),
+        Order::Lowest => preferred(&mut lives),
     };
     if let Some(event) = out_of_order {
         return Err(format!("event {event} removes a value out of order"));
@@ -86,19 +94,34 @@ pub fn explain(calls: &[Call], order: Order) -> Result<(), String> {
 /// Queue: the event that removes a value although another was inserted before it and is removed after it.
 fn overtaken(lives: &mut [Life]) -> Option<u64> {
     lives.sort_unstable_by_key(|life| life.put.1);
-    // For each prefix in order of insertion: the latest invocation of a removal.
-    let latest: Vec<u64> = lives
+    first_late(lives, lives, |life| life.put.0)
+}
+
+/// Returns the event that removes one of some values although one of `others`, which are in order of insertion, was inserted before an event of it, and is removed after it.
+fn first_late(lives: &[Life], others: &[Life], before: impl Fn(&Life) -> u64) -> Option<u64> {
+    // For each prefix: the latest invocation of a removal.
+    let latest: Vec<u64> = others
         .iter()
         .scan(0, |latest, life| {
             *latest = life.taken.0.max(*latest);
             Some(*latest)
         })
         .collect();
-    let is_overtaking = |life: &&Life| {
-        let earlier = lives.partition_point(|other| other.put.1 < life.put.0);
+    let is_late = |life: &&Life| {
+        let earlier = others.partition_point(|other| other.put.1 < before(life));
         earlier > 0 && latest[earlier - 1] > life.taken.1
     };
-    lives.iter().find(is_overtaking).map(|life| life.taken.1)
+    lives.iter().find(is_late).map(|life| life.taken.1)
+}
+
+/// Priority queue: the event that removes a value although one of a lower priority is there all the time, or one of the same priority was inserted before it.
+fn preferred(lives: &mut [Life]) -> Option<u64> {
+    lives.sort_unstable_by_key(|life| (life.priority, life.put.1));
+    let equal: Vec<&[Life]> = lives.chunk_by(|life, next| life.priority == next.priority).collect();
+    equal.iter().enumerate().find_map(|(index, lives)| {
+        let lower = equal[..index].iter().find_map(|lower| first_late(lives, lower, |life| life.taken.0));
+        lower.or_else(|| first_late(lives, lives, |life| life.put.0))
+    })
 }
 
 /// Stack: the event that removes a value although another was pushed on it before and is removed after it.
@@ -174,20 +197,20 @@ mod tests {
     use super::*;
 
     fn put(invoked: u64, returned: u64) -> Call {
-        Call { operation: Operation::Insert, invoked, returned: Some((returned, 1)) }
+        Call { operation: Operation::Insert, key: 0, invoked, returned: Some((returned, 1)) }
     }
 
     /// Removes the value whose insertion was invoked by this event.
     fn take(invoked: u64, returned: u64, put: u64) -> Call {
-        Call { operation: Operation::Remove, invoked, returned: Some((returned, value_of(put))) }
+        Call { operation: Operation::Remove, key: 0, invoked, returned: Some((returned, value_of(put))) }
     }
 
     fn take_nothing(invoked: u64, returned: u64) -> Call {
-        Call { operation: Operation::Remove, invoked, returned: Some((returned, 0)) }
+        Call { operation: Operation::Remove, key: 0, invoked, returned: Some((returned, 0)) }
     }
 
     fn killed(operation: Operation, invoked: u64) -> Call {
-        Call { operation, invoked, returned: None }
+        Call { operation, key: 0, invoked, returned: None }
     }
 
     fn fault(calls: &[Call], order: Order) -> String {
@@ -222,6 +245,31 @@ mod tests {
             let takes = [put(1, 2), put(3, 4), take(5, 8, 1), take(6, 7, 3)];
             assert_eq!(explain(&takes, order), Ok(()), "{order:?}");
         }
+    }
+
+    #[test]
+    fn lower_priorities_come_first() {
+        let put = |key, invoked, returned| Call { key, ..put(invoked, returned) };
+        let (high, low, more) = (put(2, 1, 2), put(1, 3, 4), put(1, 5, 6));
+        let puts = [high, low, more];
+        let taken = |takes: &[Call]| explain(&[&puts[..], takes].concat(), Order::Lowest);
+        assert_eq!(taken(&[take(7, 8, 3), take(9, 10, 5), take(11, 12, 1)]), Ok(()));
+        let low_last = taken(&[take(7, 8, 1), take(9, 10, 3), take(11, 12, 5)]);
+        assert!(low_last.unwrap_err().contains("event 8 removes a value out of order"));
+        let late_first = taken(&[take(7, 8, 5), take(9, 10, 3), take(11, 12, 1)]);
+        assert!(late_first.unwrap_err().contains("event 8 removes a value out of order"));
+        // The lower one may have been inserted, or removed, meanwhile.
+        assert_eq!(explain(&[high, put(1, 4, 5), take(3, 6, 1), take(7, 8, 4)], Order::Lowest), Ok(()));
+        let all_the_time = taken(&[take(7, 9, 1), take(8, 10, 3), take(11, 12, 5)]);
+        assert!(all_the_time.unwrap_err().contains("event 9 removes a value out of order"));
+        assert_eq!(taken(&[take(7, 13, 1), take(8, 9, 3), take(10, 11, 5)]), Ok(()));
+    }
+
+    #[test]
+    fn a_value_without_room_is_not_inserted() {
+        let full = Call { returned: Some((4, 0)), ..put(3, 4) };
+        assert_eq!(explain(&[put(1, 2), full, take(5, 6, 1)], Order::First), Ok(()));
+        assert!(fault(&[full, take(5, 6, 3)], Order::First).contains("never inserted"));
     }
 
     #[test]

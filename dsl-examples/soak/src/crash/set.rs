@@ -102,11 +102,11 @@ mod tests {
     use Operation::{Get, Insert, Remove, Upsert};
 
     fn call(operation: Operation, invoked: u64, returned: u64, result: bool) -> Call {
-        Call { operation, invoked, returned: Some((returned, u64::from(result))) }
+        Call { operation, key: 0, invoked, returned: Some((returned, u64::from(result))) }
     }
 
     fn killed(operation: Operation, invoked: u64) -> Call {
-        Call { operation, invoked, returned: None }
+        Call { operation, key: 0, invoked, returned: None }
     }
 
     fn explain(calls: &[Call]) -> Result<(), u64> {
@@ -116,6 +116,7 @@ mod tests {
     #[test]
     fn a_value_is_that_of_the_last_change() {
         let valued = |operation, invoked, returned, result| Call {
+            key: 0,
             operation,
             invoked,
             returned: Some((returned, result)),

@@ -140,7 +140,7 @@ mod tests {
     use crate::structures::Operation;
 
     fn call(invoked: u64, returned: Option<(u64, u64)>) -> Call {
-        Call { operation: Operation::Insert, invoked, returned }
+        Call { operation: Operation::Insert, key: 0, invoked, returned }
     }
 
     fn answer(id: u64, count: u64) -> u64 {

@@ -13,7 +13,7 @@ use crate::structures::{HALF, Operation, Structures, Target};
 /// Number of operations between two checks of the stop flag.
 const OPERATIONS_PER_CHECK: u32 = 16;
 
-/// Operates and logs its operations. Half of them insert; the others remove, read a record, or set or read a value of a map. The process is a trustee of a
+/// Performs [operations](Target::operations) at random, and logs them. The process is a trustee of a
 /// counter, too, and requests those of others.
 ///
 /// # Errors
@@ -25,7 +25,7 @@ pub fn work(url: &str, log: &Path, seed: u64) -> Result<()> {
         let all = Structures::attach(ct).await?;
         let mut rng = SmallRng::seed_from_u64(seed);
         let tallies = Tallies::shared(ct).await?;
-        let event = all.control.events().fetch_add(ct, 1).await?;
+        let event = all.event(ct).await?;
         tally::entrust(tallies, event + 1, ct).await?;
         while all.control.stop().load(ct).await? == 0 {
             for _ in 0..OPERATIONS_PER_CHECK {
@@ -34,15 +34,8 @@ pub fn work(url: &str, log: &Path, seed: u64) -> Result<()> {
                     request(&all, tallies, &mut log, rng.random_range(0..target.keys()), ct).await?;
                     continue;
                 }
-                let other = match target {
-                    Target::Records => Operation::Get,
-                    target if Target::MAPS.contains(&target) => {
-                        [Operation::Get, Operation::Upsert, Operation::Remove, Operation::Remove]
-                            [rng.random_range(0..4)]
-                    }
-                    _ => Operation::Remove,
-                };
-                let operation = if rng.random() { Operation::Insert } else { other };
+                let operations = target.operations();
+                let operation = operations[rng.random_range(0..operations.len())];
                 let key = rng.random_range(0..target.keys());
                 let answer = perform(&all, &mut log, target, operation, key, ct).await?;
                 if target == Target::Records && answer == HALF {
@@ -64,10 +57,10 @@ async fn request(
     slot: u64,
     ct: &ComputeThread,
 ) -> Result<()> {
-    let event = all.control.events().fetch_add(ct, 1).await?;
+    let event = all.event(ct).await?;
     log.invoked(event, Target::Tallies, Operation::Insert, slot).map_err(Error::other)?;
     let answer = tally::count(tallies, slot, ct).await?;
-    let event = all.control.events().fetch_add(ct, 1).await?;
+    let event = all.event(ct).await?;
     log.returned(event, answer).map_err(Error::other)
 }
 
@@ -80,10 +73,10 @@ async fn perform(
     key: u64,
     ct: &ComputeThread,
 ) -> Result<u64> {
-    let event = all.control.events().fetch_add(ct, 1).await?;
+    let event = all.event(ct).await?;
     log.invoked(event, target, operation, key).map_err(Error::other)?;
     let answer = all.perform(target, operation, key, value_of(event), ct).await?;
-    let event = all.control.events().fetch_add(ct, 1).await?;
+    let event = all.event(ct).await?;
     log.returned(event, answer).map_err(Error::other)?;
     Ok(answer)
 }
