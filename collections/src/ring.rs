@@ -219,13 +219,51 @@ impl<T: Bytes> Ring<T> {
     /// Those of access to far memory.
     pub async fn try_pop(&self, ct: &ComputeThread) -> Result<Option<T>> {
         let g = &ct.pin();
+        while let Some((ticket, found, head)) = self.first(g).await? {
+            let class = SizeClass::from_number(found.tag().rest()).ok_or_else(corrupt)?;
+            let popped = Replacement::null(self.vacant(ticket + self.capacity));
+            let pop = op::replace(self.slot(ticket), found, class.capacity() as u64, popped);
+            let item = op::read_bytes_with(found.shared(), class, T::from_bytes);
+            let (replaced, item) = g.chain((pop, item)).submit().await?;
+            // By this client or another one.
+            self.popped.set(ticket + 1);
+            if let Ok(replaced) = replaced {
+                advance(self.root.head(), head, ticket + 1, g)?;
+                replaced.retire(g).await?;
+                return item.map(Some).ok_or_else(corrupt);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the ticket of the first item, its slot, and the hint for pops. `None` if the ring is empty.
+    async fn first<'g>(&self, g: &'g Guard<'_>) -> Result<Option<(u64, Slot<'g>, u64)>> {
+        let root = self.root.shared(g);
         let mut ticket = self.popped.get();
         loop {
+            // The hint is read before the slots, so all tickets below it were popped when these were read; and once more, since a thread may be stopped in between.
+            if g.is_immediate() {
+                let head = root.head().load(g).await?;
+                ticket = ticket.max(head);
+                let slot = root.slots().at(ticket % self.capacity).load(g).await?;
+                if root.head().load(g).await? > ticket + MOST_BEHIND * self.capacity {
+                    continue;
+                }
+                match self.state(slot, ticket) {
+                    State::Full => return Ok(Some((ticket, slot, head))),
+                    State::Popped => ticket += 1,
+                    State::Vacant => {
+                        self.popped.set(ticket);
+                        return Ok(None);
+                    }
+                    State::Before => return Err(corrupt()),
+                }
+                continue;
+            }
             // Also the next slots: others may have popped since.
             let first = ticket % self.capacity;
-            let window = op::load_range(self.root.slots(), first..(first + WINDOW).min(self.capacity));
-            // The hint is read first, so all tickets below it were popped when the slots were read; and once more, since a thread may be stopped in between.
-            let chain = g.chain((op::load(self.root.head()), window, op::load(self.root.head())));
+            let window = op::load_range(root.slots(), first..(first + WINDOW).min(self.capacity));
+            let chain = g.chain((op::load(root.head()), window, op::load(root.head())));
             let (head, slots, after) = chain.submit().await?;
             let known = ticket.max(head);
             if after > known + MOST_BEHIND * self.capacity {
@@ -240,30 +278,15 @@ impl<T: Bytes> Ring<T> {
                 ticket = known.max(ticket + 1);
                 continue;
             };
-            let was_first = next == ticket;
-            ticket = next;
-            match self.state(found, ticket) {
-                State::Full => {}
-                State::Vacant if was_first => {
+            match self.state(found, next) {
+                State::Full => return Ok(Some((next, found, head))),
+                State::Vacant if next == ticket => {
                     self.popped.set(ticket);
                     return Ok(None);
                 }
                 // It may have been filled before the slots in front were popped: they are read in no order.
-                State::Vacant => continue,
+                State::Vacant => ticket = next,
                 State::Before | State::Popped => return Err(corrupt()),
-            }
-            let slot = self.slot(ticket);
-            let class = SizeClass::from_number(found.tag().rest()).ok_or_else(corrupt)?;
-            let popped = Replacement::null(self.vacant(ticket + self.capacity));
-            let pop = op::replace(slot, found, class.capacity() as u64, popped);
-            let item = op::read_bytes_with(found.shared(), class, T::from_bytes);
-            let (replaced, item) = g.chain((pop, item)).submit().await?;
-            ticket += 1;
-            if let Ok(replaced) = replaced {
-                self.popped.set(ticket);
-                advance(self.root.head(), head, ticket, g)?;
-                replaced.retire(g).await?;
-                return item.map(Some).ok_or_else(corrupt);
             }
         }
     }

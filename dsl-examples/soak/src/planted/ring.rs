@@ -59,18 +59,16 @@ pub(super) const BUGS: &[Planted] = &[
         edits: &[(
             "\
                 if let Ok(replaced) = replaced {
-                    self.popped.set(ticket);
-                    advance(self.root.head(), head, ticket, g)?;
+                    advance(self.root.head(), head, ticket + 1, g)?;
                     replaced.retire(g).await?;
                     return item.map(Some).ok_or_else(corrupt);
                 }",
             "\
                 if let Ok(replaced) = replaced {
-                    self.popped.set(ticket);
-                    advance(self.root.head(), head, ticket, g)?;
+                    advance(self.root.head(), head, ticket + 1, g)?;
                     replaced.retire(g).await?;
                 }
-                if ticket > 0 {
+                if ticket < u64::MAX {
                     return item.map(Some).ok_or_else(corrupt);
                 }",
         )],
