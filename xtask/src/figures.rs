@@ -87,6 +87,9 @@ figures! {
         "native.skip-list.get.ratio" Printed "times" "time of a skip list's `get` of a random key among a million on `local:`, over that of `crossbeam-skiplist`"
         "native.skip-list.insert.ratio" Printed "times" "time of its `insert`, from empty to a million records, over that of `crossbeam-skiplist`"
     }
+    "target/release/ring" {
+        "native.ring.ratio" Printed "times" "time of a ring's `try_push` and `try_pop` by one thread on `local:`, over that of the `ArrayQueue` of `crossbeam-queue`, whose items lie in its slots"
+    }
     "target/release/hash_map native" {
         "native.hash-map.insert.ratio" Printed "times" "time of a hash map's `insert` on `local:`, from empty to a million `u64` records, over that of `papaya`"
         "native.hash-map.insert.ratio_to_dashmap" Printed "times" "the same, over that of `dashmap`"
