@@ -12,13 +12,14 @@ use std::path::Path;
 use crate::workspace::{self, output, root, target};
 
 /// The crates that users depend on (those without `publish = false`), with their folders.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 9] = [
     ("farfield-words", "runtime/words"),
     ("farfield-fabric", "runtime/fabric"),
     ("farfield-sim", "runtime/sim"),
     ("farfield-macros", "macros"),
     ("farfield", "runtime"),
     ("farfield-collections", "collections"),
+    ("farfield-kv", "kv"),
     ("farfield-testing", "runtime/testing"),
     ("farfield-cli", "cli"),
 ];

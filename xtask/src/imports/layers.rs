@@ -8,6 +8,7 @@ pub(super) const CRATES: &[&str] = &[
     "farfield-sim",
     "farfield",
     "farfield-collections",
+    "farfield-kv",
     "farfield-testing",
     "farfield-examples",
     "farfield-soak",

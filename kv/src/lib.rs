@@ -1,0 +1,72 @@
+//! A key-value engine for more data than memory: an index and some of the pages are in local memory, under a budget, and all pages in far memory.
+//!
+//! Values lie in *pages* of 16 KiB, one after the other. Each thread adds records to a page of its own, which is in local memory meanwhile; a new value of a key is a new record, and the
+//! old one is dead. A page with many dead records is *rebuilt*: its live ones are added to another page.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `store` | what compute threads do: reading, writing, deleting, rebuilding |
+//! | `open` | the index is made of the pages, when a store is opened |
+//! | `pages` | pages in far memory, and their copies in local memory |
+//! | `index` | where the record of each key is |
+//! | `handle` | the store for any thread and any executor |
+//! | `record` | a key and its value, as they lie in a page; encryption |
+//!
+//! # What is promised
+//!
+//! 1. **One process** has a store, all of its compute threads share it, and operations on a key are linearizable: a write takes effect when the index leads to its record.
+//! 2. **A write that has returned is not lost** when the process is killed, nor is it undone: its record, and the state of the one that it replaces, were posted in this order before it returned. On
+//!    `local:` and `shm:`, what is posted is in far memory. On other fabrics the last writes of a process that is killed may never arrive: wait for them by [`flush`](farfield::ComputeThread::flush) where that matters.
+//! 3. **The budget** of local memory is kept. What is not counted is what operations need for themselves, some KiB each.
+//! 4. **A nonce is used once**, also if the store is opened again: it has the number of the opening, which is counted in far memory, and that of the record.
+//!
+//! # Why a rebuild misses no update
+//!
+//! The index leads to the copy of a record only by a change from the record itself, under the lock of its part: if another write came first, the copy is buried. If it comes later, it finds the copy, and
+//! buries that; the record in the old page was marked as dead before. A page is freed when its live records have moved, and all WRITEs are over that say so. Readers that have found a place in it
+//! have a guard, which protects it.
+//!
+//! # What it costs
+//!
+//! | operation | round trips |
+//! |---|---|
+//! | `read` | 0 if the page is in local memory, else 1 |
+//! | `write` | 0, or 1 to compare the key of an old record that is not in local memory; one in a hundred opens a page: 3 more |
+//! | `delete` | as `write` |
+//! | opening | 1 for each 16 pages |
+//!
+//! A record takes 8 bytes besides its key and value, up to a multiple of 8; 32 more if it is encrypted. The index takes some 18 bytes of local memory a record.
+//!
+//! ```
+//! use farfield::prelude::*;
+//! use farfield_kv::{Options, Store};
+//!
+//! # fn main() -> farfield::Result<()> {
+//! Cluster::connect("local:")?.run(1, async |ct| {
+//!     let mut options = Options::default();
+//!     (options.local_bytes, options.far_bytes) = (1 << 20, 8 << 20);
+//!     let store = Store::open("people", &options, ct).await?;
+//!     store.write(b"0123456789abcdef", b"Ada", false, ct).await?;
+//!     assert_eq!(store.read(b"0123456789abcdef", ct).await?.as_deref(), Some(&b"Ada"[..]));
+//!     assert!(store.delete(b"0123456789abcdef", ct).await?);
+//!     Ok(())
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod error;
+mod handle;
+mod index;
+mod open;
+mod options;
+mod pages;
+mod record;
+mod store;
+
+pub use handle::FarStore;
+pub use open::Opened;
+pub use options::{Options, Stats};
+pub use pages::FarPage;
+pub use record::{KEY_BYTES, MOST_VALUE_BYTES};
+pub use store::{Store, StoreRoot};

@@ -1,0 +1,229 @@
+//! Records: a key and its value, as they lie in a page.
+//!
+//! ```text
+//!  word 0            words 1 and 2    the rest
+//!  head              key              value, and zeros up to a whole word
+//!
+//!  of a record that is encrypted:
+//!  head    key's identity and nonce: 16 bytes    key and value, encrypted    tag: 16 bytes    zeros
+//! ```
+//!
+//! The head has the state (8 bits), whether the record is encrypted (8 bits), the length of the value (16 bits), and a checksum of all that (but the state) and of the rest (32 bits). Far memory
+//! that was never written is zero, so a head of zero is the end of a page. A record of which not all words were written has a wrong checksum, unless by chance: one in `2^32`.
+//!
+//! A record is written once. Later only its state changes, by a store of its head: from live to dead.
+
+use ring::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
+
+use crate::error::Fault;
+
+/// The bytes of a key.
+pub const KEY_BYTES: usize = 16;
+/// The most bytes of a value.
+pub const MOST_VALUE_BYTES: usize = 8 << 10;
+
+pub(crate) type Key = [u8; KEY_BYTES];
+
+const STATE: u64 = 0xff;
+const LIVE: u64 = 0xa5;
+const DEAD: u64 = 0x5a;
+const ENCRYPTED: u64 = 1 << 8;
+const UNUSED: u64 = 0xfe00;
+const LENGTH_SHIFT: u32 = 16;
+const CHECK_SHIFT: u32 = 32;
+
+const TAG_BYTES: usize = 16;
+/// The identity of the key, and the nonce.
+const HEADER_BYTES: usize = 4 + NONCE_LEN;
+
+/// What records are encrypted by.
+pub(crate) struct Cipher {
+    pub(crate) key: LessSafeKey,
+    /// Stands for the key.
+    pub(crate) identity: u32,
+}
+
+/// The first word of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Head(u64);
+
+impl Head {
+    /// Decodes one. `None` if no record begins with such a word.
+    pub(crate) fn of_word(word: u64) -> Option<Self> {
+        let is_known = matches!(word & STATE, LIVE | DEAD) && word & UNUSED == 0;
+        (is_known && Self(word).value_bytes() <= MOST_VALUE_BYTES).then_some(Self(word))
+    }
+
+    pub(crate) fn is_live(self) -> bool {
+        self.0 & STATE == LIVE
+    }
+
+    /// Returns the word of a dead record.
+    pub(crate) fn dead_word(self) -> u64 {
+        self.0 & !STATE | DEAD
+    }
+
+    pub(crate) fn is_encrypted(self) -> bool {
+        self.0 & ENCRYPTED != 0
+    }
+
+    pub(crate) fn value_bytes(self) -> usize {
+        (self.0 >> LENGTH_SHIFT) as u16 as usize
+    }
+
+    /// The words of the record.
+    pub(crate) fn words(self) -> usize {
+        words_of(self.value_bytes(), self.is_encrypted())
+    }
+
+    /// What does not change.
+    fn constant(self) -> u64 {
+        self.0 & 0xffff_ff00
+    }
+}
+
+/// Returns the words of a record.
+pub(crate) fn words_of(value_bytes: usize, is_encrypted: bool) -> usize {
+    let more = if is_encrypted { HEADER_BYTES + TAG_BYTES } else { 0 };
+    1 + (KEY_BYTES + value_bytes + more).div_ceil(8)
+}
+
+fn to_words(bytes: &[u8], words: &mut Vec<u64>) {
+    words.extend(bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    }));
+}
+
+fn check(head: u64, rest: &[u64]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&head.to_le_bytes());
+    for word in rest {
+        hasher.update(&word.to_le_bytes());
+    }
+    hasher.finalize()
+}
+
+/// Makes a record. It is encrypted if there is a cipher, with a nonce that was never used with it. The value must not be longer than [`MOST_VALUE_BYTES`].
+pub(crate) fn encode(
+    key: &Key,
+    value: &[u8],
+    cipher: Option<(&Cipher, [u8; NONCE_LEN])>,
+) -> Result<Vec<u64>, Fault> {
+    let kind = if cipher.is_some() { ENCRYPTED } else { 0 };
+    let head = kind | (value.len() as u64) << LENGTH_SHIFT;
+    let mut words = Vec::with_capacity(words_of(value.len(), cipher.is_some()));
+    words.push(0);
+    let mut body = Vec::with_capacity(8 * words.capacity());
+    if let Some((cipher, nonce)) = cipher {
+        body.extend(cipher.identity.to_le_bytes());
+        body.extend(nonce);
+        let mut secret = [&key[..], value].concat();
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let tag = cipher.key.seal_in_place_separate_tag(nonce, Aad::from(head.to_le_bytes()), &mut secret);
+        body.extend(secret);
+        body.extend(tag.map_err(|_| Fault::Encryption)?.as_ref());
+    } else {
+        body.extend(key);
+        body.extend(value);
+    }
+    to_words(&body, &mut words);
+    words[0] = head | LIVE | u64::from(check(head, &words[1..])) << CHECK_SHIFT;
+    Ok(words)
+}
+
+/// Returns whether a record is as it was written, but for its state.
+pub(crate) fn is_whole(words: &[u64]) -> bool {
+    let Some(head) = words.first().and_then(|word| Head::of_word(*word)) else { return false };
+    words.len() == head.words() && check(head.constant(), &words[1..]) == (head.0 >> CHECK_SHIFT) as u32
+}
+
+/// Returns the key and the value of a record that is [whole](is_whole).
+pub(crate) fn decode(words: &[u64], cipher: Option<&Cipher>) -> Result<(Key, Vec<u8>), Fault> {
+    let head = words.first().and_then(|word| Head::of_word(*word)).ok_or(Fault::NotARecord)?;
+    if words.len() != head.words() {
+        return Err(Fault::NotARecord);
+    }
+    let mut bytes: Vec<u8> = words[1..].iter().flat_map(|word| word.to_le_bytes()).collect();
+    if head.is_encrypted() {
+        let cipher = cipher.ok_or(Fault::NoKey)?;
+        let (header, secret) = bytes.split_at_mut(HEADER_BYTES);
+        let (identity, nonce) = header.split_at(4);
+        if identity != cipher.identity.to_le_bytes() {
+            return Err(Fault::OtherKey);
+        }
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Fault::NotARecord)?;
+        let secret = &mut secret[..KEY_BYTES + head.value_bytes() + TAG_BYTES];
+        let aad = Aad::from(head.constant().to_le_bytes());
+        cipher.key.open_in_place(nonce, aad, secret).map_err(|_| Fault::Tampered)?;
+        bytes.drain(..HEADER_BYTES);
+    }
+    bytes.truncate(KEY_BYTES + head.value_bytes());
+    let value = bytes.split_off(KEY_BYTES);
+    Ok((bytes.try_into().map_err(|_| Fault::NotARecord)?, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use ring::aead::{AES_256_GCM, UnboundKey};
+
+    use super::*;
+
+    fn cipher(byte: u8) -> Cipher {
+        let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &[byte; 32]).unwrap());
+        Cipher { key, identity: u32::from(byte) }
+    }
+
+    #[test]
+    fn a_record_is_decoded_as_it_was_encoded() {
+        for length in [0, 1, 7, 8, 9, 80, 1024, MOST_VALUE_BYTES] {
+            let (key, value) = ([7; KEY_BYTES], vec![9; length]);
+            let words = encode(&key, &value, None).unwrap();
+            assert_eq!(words.len(), words_of(length, false));
+            assert!(is_whole(&words) && Head::of_word(words[0]).unwrap().is_live());
+            assert_eq!(decode(&words, None).unwrap(), (key, value.clone()));
+            let (one, other) = (cipher(1), cipher(2));
+            let words = encode(&key, &value, Some((&one, [3; NONCE_LEN]))).unwrap();
+            assert!(is_whole(&words) && words.len() == words_of(length, true));
+            assert!(8 * (words.len() - words_of(length, false)) <= 44);
+            assert_eq!(decode(&words, Some(&one)).unwrap(), (key, value));
+            assert_eq!(decode(&words, Some(&other)), Err(Fault::OtherKey));
+            assert_eq!(decode(&words, None), Err(Fault::NoKey));
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_not_whole_is_recognised() {
+        let words = encode(&[1; KEY_BYTES], &[2; 100], None).unwrap();
+        for torn in 1..words.len() {
+            let mut words = words.clone();
+            words[torn..].fill(0);
+            assert!(!is_whole(&words), "only {torn} words were written");
+        }
+        let mut dead = words.clone();
+        dead[0] = Head::of_word(words[0]).unwrap().dead_word();
+        assert!(is_whole(&dead) && !Head::of_word(dead[0]).unwrap().is_live());
+        assert!(!is_whole(&words[..words.len() - 1]) && !is_whole(&[]));
+        assert_eq!(Head::of_word(0), None);
+    }
+
+    /// Whoever changes far memory can also compute the checksum.
+    #[test]
+    fn a_record_that_was_tampered_with_is_refused() {
+        let cipher = cipher(1);
+        let words = encode(&[1; KEY_BYTES], &[2; 100], Some((&cipher, [3; NONCE_LEN]))).unwrap();
+        for bit in 0..64 * words.len() {
+            let mut words = words.clone();
+            words[bit / 64] ^= 1 << (bit % 64);
+            let Some(head) = Head::of_word(words[0]) else { continue };
+            let decoded = decode(&words, Some(&cipher));
+            let is_padding = bit / 8 >= 8 + HEADER_BYTES + KEY_BYTES + 100 + TAG_BYTES;
+            // The checksum and the padding are not secret, nor is whether the record is dead.
+            if bit / 64 == 0 && (bit >= CHECK_SHIFT as usize || bit < 8) || is_padding {
+                continue;
+            }
+            assert!(decoded.is_err(), "bit {bit} of {head:?}");
+        }
+    }
+}

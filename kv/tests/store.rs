@@ -1,0 +1,351 @@
+//! The store: its answers, its costs, its budget, and what it refuses.
+
+#![allow(clippy::cast_precision_loss)] // of some millions
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use farfield::prelude::*;
+use farfield::{Error, Result};
+use farfield_kv::{FarStore, MOST_VALUE_BYTES, Options, Store};
+use rand::rngs::SmallRng;
+use rand::{Rng, RngExt, SeedableRng};
+
+fn key(number: u64) -> [u8; 16] {
+    (u128::from(number) << 64 | u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))).to_le_bytes()
+}
+
+fn options(local_bytes: usize, far_bytes: u64) -> Options {
+    let mut options = Options::default();
+    (options.local_bytes, options.far_bytes) = (local_bytes, far_bytes);
+    options
+}
+
+/// Runs one thread with a store.
+fn with_store(url: &str, options: &Options, body: impl AsyncFn(&Store, &ComputeThread) -> Result<()> + Sync) {
+    let run = Cluster::connect(url).unwrap().run(1, async |ct| {
+        let store = Store::open("store", options, ct).await?;
+        body(&store, ct).await
+    });
+    run.unwrap();
+}
+
+fn value(rng: &mut SmallRng, number: u64) -> Vec<u8> {
+    let length = match rng.random_range(0..10) {
+        0..7 => rng.random_range(80..=128),
+        7..9 => rng.random_range(129..=256),
+        _ => rng.random_range(257..=1024),
+    };
+    let mut value = vec![number as u8; length];
+    rng.fill_bytes(&mut value[..16]);
+    value
+}
+
+/// Writes, changes and deletes keys, and compares all answers with those of a map.
+async fn compare(
+    store: &Store,
+    operations: u64,
+    keys: u64,
+    encrypts: bool,
+    ct: &ComputeThread,
+) -> Result<u64> {
+    let (mut model, mut rng) = (HashMap::new(), SmallRng::seed_from_u64(operations));
+    for number in 0..operations {
+        let name = rng.random_range(0..keys);
+        match rng.random_range(0..10) {
+            0..5 => {
+                let value = value(&mut rng, number);
+                store.write(&key(name), &value, encrypts && number % 2 == 0, ct).await?;
+                model.insert(name, value);
+            }
+            5 => {
+                let value = value(&mut rng, number);
+                let is_there = store.update(&key(name), &value, encrypts, ct).await?;
+                assert_eq!(is_there, model.contains_key(&name));
+                model.entry(name).and_modify(|old| *old = value);
+            }
+            6 => assert_eq!(store.delete(&key(name), ct).await?, model.remove(&name).is_some()),
+            _ => assert_eq!(store.read(&key(name), ct).await?.as_ref(), model.get(&name)),
+        }
+    }
+    let bytes = model.values().map(|value| value.len() as u64 + 16).sum();
+    for name in 0..keys {
+        assert_eq!(store.read(&key(name), ct).await?.as_ref(), model.get(&name), "key {name}");
+    }
+    assert_eq!(store.stats().records, model.len() as u64);
+    Ok(bytes)
+}
+
+#[test]
+fn answers_are_those_of_a_map_in_a_quarter_of_the_memory() {
+    for (url, encrypts) in
+        [("local:size=64MiB", false), ("local:size=64MiB", true), ("sim:seed=1,size=64MiB", false)]
+    {
+        let operations = if url.starts_with("sim") { 4000 } else { 30_000 };
+        let options = options(1 << 20, 48 << 20).with_key([5; 32]);
+        with_store(url, &options, async |store, ct| {
+            let bytes = compare(store, operations, operations / 4, encrypts, ct).await?;
+            let stats = store.stats();
+            assert!(stats.local_bytes <= 1 << 20, "{stats:?}");
+            assert!(stats.live_bytes as f64 <= bytes as f64 * 1.35, "{stats:?}, {bytes} bytes");
+            if operations > 10_000 {
+                assert!(
+                    stats.evicted_pages > 0 && stats.rebuilt_pages > 0 && stats.page_reads > 0,
+                    "{stats:?}"
+                );
+                let amplification = stats.far_bytes as f64 / bytes as f64;
+                assert!(encrypts || amplification <= 1.3, "{amplification}: {stats:?}, {bytes} bytes");
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_store_that_is_opened_again_has_what_was_written() {
+    let cluster = Cluster::connect("local:size=64MiB").unwrap();
+    let options = options(1 << 20, 32 << 20).with_key([7; 32]);
+    let mut expected = HashMap::new();
+    for opening in 0..3_u64 {
+        let before = expected.clone();
+        let run = cluster.run(1, async |ct| {
+            let store = Store::open("store", &options, ct).await?;
+            let mut now = before.clone();
+            for (name, value) in &now {
+                assert_eq!(store.read(&key(*name), ct).await?.as_ref(), Some(value), "opening {opening}");
+            }
+            assert_eq!((store.stats().records, store.stats().torn_records), (now.len() as u64, 0));
+            let mut rng = SmallRng::seed_from_u64(opening);
+            for number in 0..8000 {
+                let name = rng.random_range(0..4000);
+                if rng.random_range(0..4) == 0 {
+                    store.delete(&key(name), ct).await?;
+                    now.remove(&name);
+                } else {
+                    let value = value(&mut rng, number);
+                    store.write(&key(name), &value, number % 3 == 0, ct).await?;
+                    now.insert(name, value);
+                }
+            }
+            Ok(now)
+        });
+        expected = run.unwrap().remove(0);
+    }
+}
+
+#[test]
+fn threads_share_a_store() {
+    const THREADS: usize = 4;
+    const KEYS: u64 = 200;
+    let store = OnceLock::<Arc<Store>>::new();
+    let run = Cluster::connect("local:size=64MiB").unwrap().run(THREADS, async |ct| {
+        let mut owner = None;
+        if ct.index() == 0 {
+            let opened = Store::open("store", &options(1 << 20, 32 << 20), ct).await?;
+            assert!(store.set(opened.share()).is_ok());
+            owner = Some(opened);
+        }
+        ct.barrier("opened").await?;
+        let store: &Store = store.get().unwrap();
+        // Each key has a version, and a value that follows from it.
+        ct.tasks(4, async |task| {
+            let mut rng = SmallRng::seed_from_u64((ct.index() * 4 + task) as u64);
+            for number in 1..3000_u64 {
+                let name = rng.random_range(0..KEYS);
+                match rng.random_range(0..4) {
+                    0 => drop(store.delete(&key(name), ct).await?),
+                    1 | 2 => {
+                        let mut value = vec![name as u8; rng.random_range(16..400)];
+                        value[..8].copy_from_slice(&number.to_le_bytes());
+                        let sum = value.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+                        value.extend(sum.to_le_bytes());
+                        store.write(&key(name), &value, false, ct).await?;
+                    }
+                    _ => {
+                        let Some(value) = store.read(&key(name), ct).await? else { continue };
+                        let (value, sum) = value.split_at(value.len() - 8);
+                        let found = value.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+                        assert_eq!(sum, found.to_le_bytes());
+                        assert!(value[8..].iter().all(|byte| *byte == name as u8), "of another key");
+                    }
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        ct.barrier("worked").await?;
+        let mut records = 0;
+        for name in 0..KEYS {
+            records += u64::from(store.read(&key(name), ct).await?.is_some());
+        }
+        assert_eq!(store.stats().records, records);
+        ct.barrier("compared").await?;
+        drop(owner);
+        ct.barrier("closed").await?;
+        assert!(store.read(&key(1), ct).await.unwrap_err().to_string().contains("closed"));
+        Ok(())
+    });
+    run.unwrap();
+}
+
+#[test]
+fn a_miss_is_one_round_trip_and_a_write_is_none() {
+    with_store("sim:size=64MiB,seed=3", &options(1 << 20, 48 << 20), async |store, ct| {
+        let trips = |ct: &ComputeThread| ct.metrics().chains;
+        let rtt = ct.cluster().simulation().unwrap().rtt();
+        let (mut slow, before) = (0, trips(ct));
+        for number in 0..20_000 {
+            let began = ct.now();
+            store.write(&key(number), &[1; 100], false, ct).await?;
+            slow += u64::from(ct.now() >= began + rtt);
+        }
+        let stats = store.stats();
+        println!("rtts.kv.write.slow {}", slow as f64 / 20_000.0);
+        assert!(slow < 20_000 / 80, "{slow} writes have waited");
+        assert!(trips(ct) - before < 21_000, "one WRITE each");
+        // In a page that is not in local memory.
+        ct.flush().await?;
+        let began = ct.now();
+        assert!(store.read(&key(3), ct).await?.is_some());
+        let took = ct.now().abs_diff(began).as_secs_f64() / rtt.as_secs_f64();
+        println!("rtts.kv.read.miss {took:.3}");
+        assert!((0.9..1.2).contains(&took), "{took} round trips");
+        let now = store.stats();
+        assert_eq!((now.record_reads, now.page_reads), (stats.record_reads + 1, stats.page_reads));
+        // The page is read for the second one, and has the third.
+        for (number, more) in [(4, 1), (5, 0)] {
+            let began = ct.now();
+            assert!(store.read(&key(number), ct).await?.is_some());
+            assert_eq!(u64::from(ct.now() > began + rtt / 2), more);
+        }
+        assert_eq!(store.stats().page_reads, stats.page_reads + 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn bad_input_is_refused_and_nothing_is_lost() {
+    let small = options(100_000, 8 << 20);
+    let run = Cluster::connect("local:")
+        .unwrap()
+        .run(1, async |ct| Store::open("store", &small, ct).await.map(drop));
+    let refused = run.unwrap_err().to_string();
+    let least =
+        refused.split("too little: ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<usize>().ok());
+    let least = least.unwrap_or_else(|| panic!("it names the least: {refused}"));
+    with_store("local:", &options(least, 8 << 20), async |store, ct| {
+        store.write(&key(1), b"value", false, ct).await?;
+        for (key, value, named) in
+            [(&key(1)[..15], &b"value"[..], "key"), (&key(1)[..], &[0; MOST_VALUE_BYTES + 1][..], "value")]
+        {
+            let error = store.write(key, value, false, ct).await.unwrap_err();
+            assert!(
+                matches!(&error, Error::InvalidArgument(argument) if argument.argument == named),
+                "{error}"
+            );
+        }
+        let error = store.write(&key(1), b"secret", true, ct).await.unwrap_err();
+        assert!(error.to_string().contains("without a key"), "{error}");
+        assert_eq!(store.read(&key(1), ct).await?.as_deref(), Some(&b"value"[..]));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_full_far_memory_is_an_error_and_space_comes_back() {
+    with_store("local:size=8MiB", &options(1 << 20, 1 << 20), async |store, ct| {
+        let mut written = 0;
+        let error = loop {
+            match store.write(&key(written), &[3; 1000], false, ct).await {
+                Ok(()) => written += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("full"), "{error}");
+        for number in 0..written {
+            assert!(store.read(&key(number), ct).await?.is_some(), "{number} of {written}");
+        }
+        for number in 0..written / 2 {
+            assert!(store.delete(&key(number), ct).await?);
+        }
+        for number in 0..written / 4 {
+            store.write(&key(number), &[4; 1000], false, ct).await?;
+        }
+        for number in 0..written {
+            let expected = match number {
+                _ if number < written / 4 => Some(vec![4; 1000]),
+                _ if number < written / 2 => None,
+                _ => Some(vec![3; 1000]),
+            };
+            assert_eq!(store.read(&key(number), ct).await?, expected);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn another_key_version_or_process_is_refused() {
+    let cluster = Cluster::connect("local:size=64MiB").unwrap();
+    let plain = options(1 << 20, 8 << 20);
+    let keyed = plain.clone().with_key([1; 32]);
+    let open = |options: &Options| {
+        let opened = cluster.run(1, async |ct| {
+            let store = Store::open("store", options, ct).await?;
+            store.write(&key(1), b"secret", true, ct).await
+        });
+        opened.map(drop).map_err(|error| error.to_string())
+    };
+    open(&keyed).unwrap();
+    assert!(open(&plain).unwrap_err().contains("it has a key, and none was given"));
+    assert!(open(&plain.clone().with_key([2; 32])).unwrap_err().contains("it has another key"));
+    assert!(open(&options(1 << 20, 16 << 20).with_key([1; 32])).unwrap_err().contains("it was made for"));
+    open(&keyed).unwrap();
+    let both = cluster.run(1, async |ct| {
+        let _store = Store::open("store", &keyed, ct).await?;
+        let mut hasty = keyed.clone();
+        hasty.patience = Duration::from_millis(100);
+        let second = Store::open("store", &hasty, ct).await.map(drop).unwrap_err();
+        assert!(second.to_string().contains("another process has opened it"), "{second}");
+        Ok(())
+    });
+    both.unwrap();
+}
+
+#[test]
+fn a_handle_works_on_any_executor_and_closes_the_store() {
+    let cluster = Cluster::connect("local:size=64MiB").unwrap();
+    let options = options(1 << 20, 8 << 20).with_key([3; 32]);
+    futures_executor::block_on(async {
+        for opening in 0..3 {
+            let store = Arc::new(FarStore::start(&cluster, "store", &options, 2).await?);
+            assert!(store.is_alive());
+            assert_eq!(store.stats().records, 400 * opening);
+            let writers: Vec<_> = (0..4)
+                .map(|writer| {
+                    let store = Arc::clone(&store);
+                    std::thread::spawn(move || {
+                        futures_executor::block_on(async {
+                            for number in 0..100 {
+                                let name = key(1000 * opening + 100 * writer + number);
+                                store.write(name, vec![7; 200], number % 2 == 0).await?;
+                                assert!(store.update(name, vec![8; 100], false).await?);
+                            }
+                            Ok::<(), Error>(())
+                        })
+                    })
+                })
+                .collect();
+            for writer in writers {
+                writer.join().unwrap().unwrap();
+            }
+            let some = store.get_many((0..3).map(|number| key(1000 * opening + number)).collect()).await?;
+            assert!(some.iter().all(|value| value.as_deref() == Some(&[8; 100][..])));
+            assert!(!store.delete(key(999)).await?);
+            let store = Arc::into_inner(store).unwrap();
+            store.stop().await?;
+        }
+        Ok::<(), Error>(())
+    })
+    .unwrap();
+}
