@@ -28,6 +28,7 @@ pub mod lazy_list_naive;
 pub mod ms_queue;
 pub mod program;
 pub mod treiber_stack;
+pub mod zipf;
 
 pub use counter::Counter;
 pub use harris_list::HarrisList;

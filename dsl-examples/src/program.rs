@@ -1,4 +1,4 @@
-//! What the programs `delegated_counter`, `bank` and `pipeline` have in common: their command lines' mistakes, their results, and their exit codes.
+//! What the programs `delegated_counter`, `bank`, `pipeline` and `contest` have in common: their command lines' mistakes, their results, and their exit codes.
 //!
 //! Exit codes: 0 for success, 1 if a verification fails, 2 for bad input and errors. Failures print one line on stderr.
 
@@ -31,16 +31,28 @@ pub enum Format {
 
 /// Named results of a variant, in the order in which they are printed.
 pub struct Report {
-    values: Vec<(&'static str, Value)>,
+    values: Vec<(String, Value)>,
+    /// Of all variants.
+    figures: Vec<(String, Value)>,
     fault: Option<String>,
 }
 
 impl Report {
     /// Makes a report of some results, and of the fault that the verification has found.
     pub fn new(values: Vec<(&'static str, Value)>, fault: Option<String>) -> Self {
-        let mut values = values;
-        values.push(("verified", json!(fault.is_none())));
-        Self { values, fault }
+        Self::named(values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(), fault)
+    }
+
+    /// Like [`new`](Self::new), with names that are made at run time.
+    pub fn named(mut values: Vec<(String, Value)>, fault: Option<String>) -> Self {
+        values.push(("verified".to_owned(), json!(fault.is_none())));
+        Self { values, figures: Vec::new(), fault }
+    }
+
+    /// Adds figures that compare variants. In a table each is a line below.
+    #[must_use]
+    pub fn with_figures(self, figures: Vec<(String, Value)>) -> Self {
+        Self { figures, ..self }
     }
 }
 
@@ -88,8 +100,12 @@ pub fn main<A: Parser>(run: impl FnOnce(A) -> Result<(Format, Vec<Report>), Stri
 }
 
 fn json(report: &Report) -> String {
-    let object: Map<String, Value> =
-        report.values.iter().map(|(key, value)| ((*key).into(), value.clone())).collect();
+    let object: Map<String, Value> = report
+        .values
+        .iter()
+        .chain(&report.figures)
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
     format!("{}\n", Value::Object(object))
 }
 
@@ -97,8 +113,9 @@ fn json(report: &Report) -> String {
 fn table(reports: &[Report]) -> String {
     let cells: Vec<Vec<String>> =
         reports.iter().map(|report| report.values.iter().map(|(_, value)| shown(value)).collect()).collect();
-    let keys: Vec<&str> =
-        reports.first().map_or(Vec::new(), |report| report.values.iter().map(|(key, _)| *key).collect());
+    let keys: Vec<&str> = reports
+        .first()
+        .map_or(Vec::new(), |report| report.values.iter().map(|(key, _)| key.as_str()).collect());
     let wide = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
     let name = wide(&mut keys.iter().map(|key| key.len()));
     let widths: Vec<usize> = cells.iter().map(|column| wide(&mut column.iter().map(String::len))).collect();
@@ -109,6 +126,9 @@ fn table(reports: &[Report]) -> String {
             let _ = write!(line, "  {:>width$}", column.get(row).map_or("", String::as_str));
         }
         let _ = writeln!(table, "{}", line.trim_end());
+    }
+    for (name, value) in reports.iter().flat_map(|report| &report.figures) {
+        let _ = writeln!(table, "{name} {}", shown(value));
     }
     table
 }
@@ -193,6 +213,8 @@ mod tests {
             |count: u64| Report::new(vec![("variant", json!("faa")), ("operations", json!(count))], None);
         let expected = "variant      faa   faa\noperations     5  1000\nverified    true  true\n";
         assert_eq!(table(&[report(5), report(1000)]), expected);
+        let compared = report(1000).with_figures(vec![("counter.ratio".to_owned(), json!(0.25))]);
+        assert_eq!(table(&[report(5), compared]), format!("{expected}counter.ratio 0.25\n"));
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! |---|---|
 //! | `store` | what compute threads do: reading, writing, deleting, rebuilding |
 //! | `open` | the index is made of the pages, when a store is opened |
-//! | `pages` | pages in far memory, and their copies in local memory |
+//! | `pages` | pages in far memory, and what of them is in local memory |
+//! | `lists` | lists of pages |
 //! | `index` | where the record of each key is |
 //! | `handle` | the store for any thread and any executor |
 //! | `record` | a key and its value, as they lie in a page; encryption |
@@ -30,7 +31,7 @@
 //!
 //! | operation | round trips |
 //! |---|---|
-//! | `read` | 0 if the page is in local memory, else 1 |
+//! | `read` | 0 if the record is in local memory, else 1 |
 //! | `write` | 0, or 1 to compare the key of an old record that is not in local memory; one in a hundred opens a page: 3 more |
 //! | `delete` | as `write` |
 //! | opening | 1 for each 16 pages |
@@ -58,6 +59,7 @@
 mod error;
 mod handle;
 mod index;
+mod lists;
 mod open;
 mod options;
 mod pages;

@@ -12,7 +12,7 @@ use farfield::{Error, LinkWord, LockGuard};
 
 use crate::index::Place;
 use crate::options::Options;
-use crate::pages::{FarPage, PAGE_WORDS, Page, State};
+use crate::pages::{FarPage, PAGE_BYTES, PAGE_WORDS, Page, State};
 use crate::record::{self, Head};
 use crate::store::{FORMAT, Store, StoreRoot, records};
 
@@ -141,8 +141,11 @@ impl Store {
         let all = 0..PAGE_WORDS as u64;
         let (read, words) = g.chain((op::read(far), op::load_range(far.words(), all))).submit().await?;
         self.sequence.fetch_max(read.sequence + 1, Ordering::Relaxed);
-        let page = Arc::new(Page::new(far, read.sequence, State::Full));
-        self.pages.add(number, Arc::clone(&page));
+        let page = Arc::new(Page::new(number, far, read.sequence, State::Full));
+        if !self.pages.take(PAGE_BYTES) {
+            return Err(Error::other("`local_bytes` is too little for what is known of the store's pages"));
+        }
+        self.pages.add(Arc::clone(&page));
         let mut end = 0;
         for (first, record) in records(&words) {
             let place = Place { page: number, first: first as u16, words: record.len() as u16 };
@@ -173,7 +176,7 @@ impl Store {
     ) -> Result<()> {
         let hash = self.hash(key);
         loop {
-            let (found, places) = self.find(key, hash, g).await?;
+            let (found, places) = self.find(key, hash, false, g).await?;
             match found {
                 Some(found) if (found.page.sequence, found.place.first) > (page.sequence, place.first) => {
                     return self.bury(page, place, head, g);

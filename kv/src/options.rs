@@ -83,16 +83,16 @@ pub struct Stats {
     pub far_bytes: u64,
     /// Bytes of local memory that are counted.
     pub local_bytes: u64,
-    /// Pages that are in local memory, too.
+    /// Pages of which records are in local memory.
     pub local_pages: u64,
     /// Records that were found in local memory.
     pub hits: u64,
     /// Records that were read from far memory.
     pub record_reads: u64,
-    /// Pages that were read into local memory.
-    pub page_reads: u64,
-    /// Pages that were dropped from local memory.
+    /// Pages whose copies were dropped from local memory.
     pub evicted_pages: u64,
+    /// Records that were dropped from it, one by one.
+    pub evicted_records: u64,
     /// Pages whose live records were moved to others.
     pub rebuilt_pages: u64,
     /// Records that were not whole when the store was opened.

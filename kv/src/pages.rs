@@ -1,30 +1,30 @@
-//! Pages: where records lie in far memory, and which of them are in local memory, too.
+//! Pages: where records lie in far memory, and what of them is in local memory, too.
 //!
-//! A page is filled from the front, by one thread, and is in local memory meanwhile. When it is full, and all WRITEs to it are over, it may be *evicted*: its copy in local memory is dropped. It is
-//! read again when its records are asked for a second time; at first only the record is read.
+//! A page is filled from the front, by one thread, and is in local memory as a whole meanwhile. When it is full, and all WRITEs to it are over, it may be *evicted*: its copy in local memory is dropped.
+//! Of a page that was evicted, records are read one by one, and each is kept for itself: hot records lie in pages with cold ones.
 //!
 //! # The budget
 //!
-//! What is counted: the index, what is known of each page, and the copies of pages. A copy is dropped before something is allocated that would exceed the budget. Which one, the CLOCK
-//! decides: the first in turn that was not used since the last turn.
+//! What is counted: the index, what is known of each page, and what is kept of pages. Something is dropped before anything is allocated that would exceed the budget. What that is, a CLOCK decides
+//! (Corbató, 1968), which goes round the pages: a copy that was not used since the last round, or all records of a page that were not. A record that is read but once is dropped in the first round.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use farfield::prelude::*;
+
+use crate::lists::Lists;
 
 /// The words of a page's records. With what the page and its block need besides, it is 16 KiB.
 pub(crate) const PAGE_WORDS: usize = 2045;
 /// The bytes of a copy in local memory.
 pub(crate) const COPY_BYTES: usize = PAGE_WORDS * 8 + 16;
-/// What is known of a page takes so much local memory.
-pub(crate) const PAGE_BYTES: usize =
-    size_of::<Page>() + 16 + size_of::<Option<Arc<Page>>>() + 2 * size_of::<u32>();
+/// What is known of a page takes so much local memory, besides what is kept for each number that a page may have.
+pub(crate) const PAGE_BYTES: usize = size_of::<Page>() + 16;
 /// Set in the live words of a page that was removed.
 const REMOVED: u32 = 1 << 31;
-/// A page is read once its records were asked for so many times in vain.
-const WORTH_READING: u8 = 2;
+/// The lists of full pages: by how many of their words are live.
+const FILLS: u8 = 64;
 
 /// A page in far memory.
 #[remote]
@@ -51,9 +51,10 @@ pub(crate) enum State {
 
 /// A page, as this process knows it.
 pub(crate) struct Page {
+    pub(crate) number: u32,
     pub(crate) far: RemotePtr<FarPage>,
     pub(crate) sequence: u64,
-    copy: Mutex<Option<Copy>>,
+    local: Mutex<Local>,
     /// Words from the front that have records.
     pub(crate) used: AtomicU32,
     /// Words of records that are live; and [`REMOVED`].
@@ -62,8 +63,40 @@ pub(crate) struct Page {
     pub(crate) pending: AtomicU32,
     state: AtomicU8,
     was_touched: AtomicBool,
-    misses: AtomicU8,
-    is_being_read: AtomicBool,
+}
+
+/// What local memory has of a page.
+#[derive(Default)]
+struct Local {
+    copy: Option<Copy>,
+    /// Records, if there is no copy.
+    kept: Vec<Kept>,
+    /// Nothing is kept of a page that was removed.
+    is_removed: bool,
+}
+
+/// A record in local memory.
+struct Kept {
+    first: u16,
+    was_touched: bool,
+    /// Empty while it is being read.
+    words: Box<[u64]>,
+}
+
+impl Kept {
+    /// The bytes of a record of so many words.
+    const fn bytes(words: usize) -> usize {
+        size_of::<Self>() + 8 * words
+    }
+}
+
+/// What [`Page::find`] has found.
+pub(crate) enum Looked<R> {
+    Found(R),
+    /// Another task is reading it.
+    BeingRead,
+    /// It is only in far memory.
+    Far,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -72,18 +105,17 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Page {
-    pub(crate) fn new(far: RemotePtr<FarPage>, sequence: u64, state: State) -> Self {
+    pub(crate) fn new(number: u32, far: RemotePtr<FarPage>, sequence: u64, state: State) -> Self {
         Self {
+            number,
             far,
             sequence,
-            copy: Mutex::new(None),
+            local: Mutex::default(),
             used: AtomicU32::new(0),
             live: AtomicU32::new(0),
             pending: AtomicU32::new(0),
             state: AtomicU8::new(state as u8),
             was_touched: AtomicBool::new(false),
-            misses: AtomicU8::new(0),
-            is_being_read: AtomicBool::new(false),
         }
     }
 
@@ -97,34 +129,40 @@ impl Page {
     }
 
     /// Changes the state. Returns `false` if it is another one than `from`.
-    pub(crate) fn turn(&self, from: State, to: State) -> bool {
+    fn turn(&self, from: State, to: State) -> bool {
         self.state.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Returns its copy in local memory.
     pub(crate) fn copy(&self) -> Option<Copy> {
-        let copy = lock(&self.copy).clone();
-        if copy.is_some() {
-            self.was_touched.store(true, Ordering::Relaxed);
+        lock(&self.local).copy.clone()
+    }
+
+    /// Looks for a record in local memory. `far` decodes the words of one that is kept for itself, `copy` those of a copy.
+    pub(crate) fn find<R>(
+        &self,
+        first: u16,
+        words: u16,
+        copy: impl FnOnce(&[AtomicU64]) -> R,
+        kept: impl FnOnce(&[u64]) -> R,
+    ) -> Looked<R> {
+        let mut local = lock(&self.local);
+        if let Some(whole) = &local.copy {
+            if !self.was_touched.load(Ordering::Relaxed) {
+                self.was_touched.store(true, Ordering::Relaxed);
+            }
+            // A place that the index has is within its page.
+            let range = usize::from(first)..usize::from(first) + usize::from(words);
+            return Looked::Found(copy(whole.get(range).unwrap_or_default()));
         }
-        copy
-    }
-
-    /// A record was asked for in vain. Returns whether the page is to be read, by the caller.
-    pub(crate) fn is_worth_reading(&self) -> bool {
-        let misses = self.misses.load(Ordering::Relaxed).saturating_add(1);
-        self.misses.store(misses, Ordering::Relaxed);
-        misses >= WORTH_READING && !self.is_being_read.swap(true, Ordering::AcqRel)
-    }
-
-    pub(crate) fn is_being_read(&self) -> bool {
-        self.is_being_read.load(Ordering::Acquire)
-    }
-
-    /// The caller has read the page, or could not.
-    pub(crate) fn was_read(&self) {
-        self.misses.store(0, Ordering::Relaxed);
-        self.is_being_read.store(false, Ordering::Release);
+        match local.kept.iter_mut().find(|kept| kept.first == first) {
+            Some(found) if found.words.is_empty() => Looked::BeingRead,
+            Some(found) => {
+                found.was_touched = true;
+                Looked::Found(kept(&found.words))
+            }
+            None => Looked::Far,
+        }
     }
 }
 
@@ -132,20 +170,22 @@ impl Page {
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) hits: AtomicU64,
-    pub(crate) record_reads: AtomicU64,
-    pub(crate) page_reads: AtomicU64,
-    pub(crate) evicted: AtomicU64,
+    pub(crate) reads: AtomicU64,
+    pub(crate) evicted_pages: AtomicU64,
+    pub(crate) evicted_records: AtomicU64,
     pub(crate) rebuilt: AtomicU64,
     pub(crate) torn: AtomicU64,
 }
 
 /// All pages.
 pub(crate) struct Pages {
-    table: RwLock<Vec<Option<Arc<Page>>>>,
+    table: Box<[Mutex<Option<Arc<Page>>>]>,
     /// The numbers of no page.
     free: Mutex<Vec<u32>>,
-    /// The pages with a copy, in the order in which they are looked at.
-    clock: Mutex<VecDeque<u32>>,
+    /// The pages of which something is kept, in the order in which they are looked at. It is locked before what is kept.
+    clock: Mutex<Lists>,
+    /// The full pages, by how many of their words are live.
+    full: Mutex<Lists>,
     budget: usize,
     /// The bytes of local memory that are counted.
     used: AtomicUsize,
@@ -154,13 +194,55 @@ pub(crate) struct Pages {
     pub(crate) counts: Counts,
 }
 
+/// A record that is being read. It is not any more when this is dropped.
+pub(crate) struct Reading<'a> {
+    pages: &'a Pages,
+    page: &'a Page,
+    first: u16,
+    words: u16,
+}
+
+impl Reading<'_> {
+    /// Keeps the record.
+    pub(crate) fn keep(self, words: &[u64]) {
+        if words.len() != usize::from(self.words) {
+            return;
+        }
+        let mut local = lock(&self.page.local);
+        if local.is_removed {
+            return;
+        }
+        if let Some(kept) = local.kept.iter_mut().find(|kept| kept.first == self.first) {
+            kept.words = words.into();
+        }
+        drop(local);
+        let mut clock = lock(&self.pages.clock);
+        if clock.list_of(self.page.number).is_none() {
+            clock.push(0, self.page.number);
+        }
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        let mut local = lock(&self.page.local);
+        let is_over = |kept: &Kept| kept.first == self.first && kept.words.is_empty();
+        if let Some(index) = local.kept.iter().position(is_over) {
+            local.kept.swap_remove(index);
+            local.kept.shrink_to_fit();
+            self.pages.give(Kept::bytes(self.words.into()));
+        }
+    }
+}
+
 impl Pages {
     /// Numbers for so many pages.
     pub(crate) fn new(most: u32, budget: usize) -> Self {
         Self {
-            table: RwLock::new((0..most).map(|_| None).collect()),
+            table: (0..most).map(|_| Mutex::default()).collect(),
             free: Mutex::new((0..most).rev().collect()),
-            clock: Mutex::default(),
+            clock: Mutex::new(Lists::new(1, most)),
+            full: Mutex::new(Lists::new(FILLS, most)),
             budget,
             used: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
@@ -169,18 +251,23 @@ impl Pages {
         }
     }
 
+    /// The bytes of numbers for so many pages.
+    pub(crate) fn bytes(most: u32) -> usize {
+        let of_number = size_of::<Mutex<Option<Arc<Page>>>>() + size_of::<u32>();
+        most as usize * of_number + Lists::bytes(1, most) + Lists::bytes(FILLS, most)
+    }
+
     /// The most pages.
     pub(crate) fn most(&self) -> u64 {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).len() as u64
+        self.table.len() as u64
     }
 
     pub(crate) fn get(&self, number: u32) -> Option<Arc<Page>> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).get(number as usize)?.clone()
+        lock(self.table.get(number as usize)?).clone()
     }
 
     fn set(&self, number: u32, page: Option<Arc<Page>>) -> Option<Arc<Page>> {
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        table.get_mut(number as usize).and_then(|place| std::mem::replace(place, page))
+        std::mem::replace(&mut *lock(self.table.get(number as usize)?), page)
     }
 
     /// Takes the number of no page.
@@ -198,24 +285,73 @@ impl Pages {
         lock(&self.free).retain(|number| !taken(*number));
     }
 
-    /// Adds a page. Its number was taken.
-    pub(crate) fn add(&self, number: u32, page: Arc<Page>) {
+    /// Adds a page. Its number was taken, and [`PAGE_BYTES`].
+    pub(crate) fn add(&self, page: Arc<Page>) {
         self.count.fetch_add(1, Ordering::Relaxed);
-        self.used.fetch_add(PAGE_BYTES, Ordering::Relaxed);
-        self.set(number, Some(page));
+        if page.is(State::Full) {
+            self.list(&page);
+        }
+        self.set(page.number, Some(page));
     }
 
     /// Removes a page to which the index does not lead any more. Its number is not given back.
-    pub(crate) fn remove(&self, number: u32) {
-        let Some(page) = self.set(number, None) else { return };
-        if lock(&page.copy).take().is_some() {
+    pub(crate) fn remove(&self, page: &Page) {
+        self.set(page.number, None);
+        lock(&self.clock).remove(page.number);
+        lock(&self.full).remove(page.number);
+        let mut local = lock(&page.local);
+        local.is_removed = true;
+        if local.copy.take().is_some() {
             self.give(COPY_BYTES);
         }
+        self.drop_kept(&mut local, |_| true);
         // Records that are being buried still count as live; they will not be counted as dead.
         let live = page.live.fetch_or(REMOVED, Ordering::AcqRel);
         self.live_words.fetch_sub(live.into(), Ordering::Relaxed);
         self.count.fetch_sub(1, Ordering::Relaxed);
         self.give(PAGE_BYTES);
+    }
+
+    // ---- full pages -----------------------------------------------------------------------------------------------
+
+    fn fill(page: &Page) -> u8 {
+        ((page.live() as usize * usize::from(FILLS)) / (PAGE_WORDS + 1)).min(usize::from(FILLS) - 1) as u8
+    }
+
+    fn list(&self, page: &Page) {
+        lock(&self.full).push(Self::fill(page), page.number);
+    }
+
+    /// No record is added to a page any more, and all WRITEs to it are over.
+    pub(crate) fn has_filled(&self, page: &Page) {
+        if page.turn(State::Filling, State::Full) {
+            self.list(page);
+        }
+    }
+
+    /// Returns one of the full pages with the fewest live words, and `true` if these are less than so many. The page is leaving then.
+    ///
+    /// The index leads to all of its live records: one that it does not lead to yet would be taken for dead. No record is added to a full page, so none is pending later.
+    pub(crate) fn take_emptiest(&self, below: u64) -> Option<Arc<Page>> {
+        let mut full = lock(&self.full);
+        for fill in 0..FILLS {
+            let pages = full.pages(fill).filter_map(|number| self.get(number));
+            let found = pages.take(16).find(|page| page.pending.load(Ordering::Acquire) == 0);
+            let Some(page) = found else { continue };
+            if u64::from(page.live()) >= below || !page.turn(State::Full, State::Leaving) {
+                return None;
+            }
+            full.remove(page.number);
+            return Some(page);
+        }
+        None
+    }
+
+    /// A page could not be rebuilt.
+    pub(crate) fn stays(&self, page: &Page) {
+        if page.turn(State::Leaving, State::Full) {
+            self.list(page);
+        }
     }
 
     /// Counts words of a page as live.
@@ -226,27 +362,22 @@ impl Pages {
 
     /// Counts words of a page as dead that were live.
     pub(crate) fn count_dead(&self, page: &Page, words: u16) {
+        let before = Self::fill(page);
         if page.live.fetch_sub(words.into(), Ordering::AcqRel) & REMOVED == 0 {
             self.live_words.fetch_sub(words.into(), Ordering::Relaxed);
         }
-    }
-
-    /// Returns the full page with the fewest live words.
-    ///
-    /// The index leads to all of its live records: one that it does not lead to yet would be taken for dead. No record is added to a full page, so none is pending later.
-    pub(crate) fn emptiest(&self) -> Option<(u32, Arc<Page>)> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        let pages =
-            table.iter().enumerate().filter_map(|(number, page)| Some((number as u32, page.as_ref()?)));
-        let full =
-            pages.filter(|(_, page)| page.is(State::Full) && page.pending.load(Ordering::Acquire) == 0);
-        let (number, page) = full.min_by_key(|(_, page)| page.live())?;
-        Some((number, Arc::clone(page)))
+        if Self::fill(page) != before && page.is(State::Full) {
+            let mut full = lock(&self.full);
+            // Under the lock, in which a page begins to leave; and its number is not another page's as long as it is in a list.
+            if page.is(State::Full) && full.list_of(page.number).is_some() {
+                full.push(Self::fill(page), page.number);
+            }
+        }
     }
 
     // ---- local memory ---------------------------------------------------------------------------------------------
 
-    /// Takes bytes of the budget. Returns `false` if no copy can be dropped that makes room for them now.
+    /// Takes bytes of the budget. Returns `false` if nothing can be dropped that makes room for them now.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         loop {
             let used = self.used.load(Ordering::Relaxed);
@@ -272,34 +403,86 @@ impl Pages {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// The copies in local memory.
-    pub(crate) fn copies(&self) -> usize {
+    /// The pages of which something is in local memory.
+    pub(crate) fn local_pages(&self) -> usize {
         lock(&self.clock).len()
     }
 
     /// Puts the copy of a page into local memory, for which the bytes were taken.
-    pub(crate) fn keep(&self, number: u32, page: &Page, copy: Copy) {
-        if lock(&page.copy).replace(copy).is_some() {
-            self.give(COPY_BYTES);
-        } else {
-            lock(&self.clock).push_back(number);
-        }
+    pub(crate) fn keep(&self, page: &Page, copy: Copy) {
+        lock(&page.local).copy = Some(copy);
+        lock(&self.clock).push(0, page.number);
     }
 
-    /// Drops a copy. Returns `false` if there is none that can be dropped.
+    /// The caller begins to read a record. `None` if there is no room to keep it, or if another task reads it.
+    pub(crate) fn reads<'a>(&'a self, page: &'a Page, first: u16, words: u16) -> Option<Reading<'a>> {
+        let bytes = Kept::bytes(words.into());
+        if !self.take(bytes) {
+            return None;
+        }
+        let mut local = lock(&page.local);
+        if local.is_removed || local.copy.is_some() || local.kept.iter().any(|kept| kept.first == first) {
+            drop(local);
+            self.give(bytes);
+            return None;
+        }
+        local.kept.reserve_exact(1);
+        local.kept.push(Kept { first, was_touched: false, words: Box::default() });
+        Some(Reading { pages: self, page, first, words })
+    }
+
+    /// Marks a record in local memory as dead.
+    pub(crate) fn bury(&self, page: &Page, first: u16, dead: u64) {
+        let mut local = lock(&page.local);
+        if let Some(copy) = &local.copy {
+            copy[usize::from(first)].store(dead, Ordering::Relaxed);
+        }
+        self.drop_kept(&mut local, |kept| kept.first == first && !kept.words.is_empty());
+    }
+
+    fn drop_kept(&self, local: &mut Local, mut is_dropped: impl FnMut(&mut Kept) -> bool) -> usize {
+        let (mut dropped, mut bytes) = (0, 0);
+        local.kept.retain_mut(|kept| {
+            // One that is being read is dropped by its reader.
+            let stays = kept.words.is_empty() || !is_dropped(kept);
+            if !stays {
+                dropped += 1;
+                bytes += Kept::bytes(kept.words.len());
+            }
+            stays
+        });
+        if dropped > 0 {
+            local.kept.shrink_to_fit();
+            self.give(bytes);
+        }
+        dropped
+    }
+
+    /// Drops something from local memory. Returns `false` if there is nothing that can be dropped.
     fn evict(&self) -> bool {
         let mut clock = lock(&self.clock);
+        // In the second round nothing is touched, but by others meanwhile.
         for _ in 0..=2 * clock.len() {
-            let Some(number) = clock.pop_front() else { return false };
+            let Some(number) = clock.pop(0) else { return false };
             let Some(page) = self.get(number) else { continue };
-            // The WRITEs to a page that is being filled are not over: what is read then may be older than the copy.
-            if !page.is(State::Full) || page.was_touched.swap(false, Ordering::Relaxed) {
-                clock.push_back(number);
-                continue;
-            }
-            if lock(&page.copy).take().is_some() {
+            let mut local = lock(&page.local);
+            if local.copy.is_some() {
+                // The WRITEs to a page that is being filled are not over: what is read then may be older than the copy.
+                if !page.is(State::Full) || page.was_touched.swap(false, Ordering::Relaxed) {
+                    clock.push(0, number);
+                    continue;
+                }
+                local.copy = None;
                 self.give(COPY_BYTES);
-                self.counts.evicted.fetch_add(1, Ordering::Relaxed);
+                self.counts.evicted_pages.fetch_add(1, Ordering::Relaxed);
+                return true;
+            }
+            let dropped = self.drop_kept(&mut local, |kept| !std::mem::take(&mut kept.was_touched));
+            if !local.kept.is_empty() {
+                clock.push(0, number);
+            }
+            if dropped > 0 {
+                self.counts.evicted_records.fetch_add(dropped as u64, Ordering::Relaxed);
                 return true;
             }
         }

@@ -13,6 +13,8 @@
 //!
 //! A record is written once. Later only its state changes, by a store of its head: from live to dead.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use ring::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
 
 use crate::error::Fault;
@@ -88,20 +90,49 @@ pub(crate) fn words_of(value_bytes: usize, is_encrypted: bool) -> usize {
     1 + (KEY_BYTES + value_bytes + more).div_ceil(8)
 }
 
-fn to_words(bytes: &[u8], words: &mut Vec<u64>) {
-    words.extend(bytes.chunks(8).map(|chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        u64::from_le_bytes(word)
-    }));
+/// The words of a record, wherever they are.
+pub(crate) trait Words {
+    fn length(&self) -> usize;
+    fn word(&self, index: usize) -> u64;
+
+    /// Copies their bytes, from a word on, to the end of the words or of the bytes.
+    fn copy_to(&self, first: usize, bytes: &mut [u8]) {
+        let mut chunks = bytes.chunks_exact_mut(8);
+        let whole = chunks.len();
+        for (index, chunk) in (first..self.length()).zip(&mut chunks) {
+            chunk.copy_from_slice(&self.word(index).to_le_bytes());
+        }
+        let rest = chunks.into_remainder();
+        if !rest.is_empty() && first + whole < self.length() {
+            rest.copy_from_slice(&self.word(first + whole).to_le_bytes()[..rest.len()]);
+        }
+    }
 }
 
-fn check(head: u64, rest: &[u64]) -> u32 {
+impl Words for [u64] {
+    fn length(&self) -> usize {
+        self.len()
+    }
+
+    fn word(&self, index: usize) -> u64 {
+        self[index]
+    }
+}
+
+impl Words for [AtomicU64] {
+    fn length(&self) -> usize {
+        self.len()
+    }
+
+    fn word(&self, index: usize) -> u64 {
+        self[index].load(Ordering::Relaxed)
+    }
+}
+
+fn check(head: u64, rest: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&head.to_le_bytes());
-    for word in rest {
-        hasher.update(&word.to_le_bytes());
-    }
+    hasher.update(rest);
     hasher.finalize()
 }
 
@@ -113,55 +144,96 @@ pub(crate) fn encode(
 ) -> Result<Vec<u64>, Fault> {
     let kind = if cipher.is_some() { ENCRYPTED } else { 0 };
     let head = kind | (value.len() as u64) << LENGTH_SHIFT;
-    let mut words = Vec::with_capacity(words_of(value.len(), cipher.is_some()));
-    words.push(0);
-    let mut body = Vec::with_capacity(8 * words.capacity());
+    // All but the head.
+    let mut bytes = vec![0; 8 * (words_of(value.len(), cipher.is_some()) - 1)];
     if let Some((cipher, nonce)) = cipher {
-        body.extend(cipher.identity.to_le_bytes());
-        body.extend(nonce);
-        let mut secret = [&key[..], value].concat();
+        bytes[..4].copy_from_slice(&cipher.identity.to_le_bytes());
+        bytes[4..HEADER_BYTES].copy_from_slice(&nonce);
+        let (secret, rest) = bytes[HEADER_BYTES..].split_at_mut(KEY_BYTES + value.len());
+        secret[..KEY_BYTES].copy_from_slice(key);
+        secret[KEY_BYTES..].copy_from_slice(value);
         let nonce = Nonce::assume_unique_for_key(nonce);
-        let tag = cipher.key.seal_in_place_separate_tag(nonce, Aad::from(head.to_le_bytes()), &mut secret);
-        body.extend(secret);
-        body.extend(tag.map_err(|_| Fault::Encryption)?.as_ref());
+        let tag = cipher.key.seal_in_place_separate_tag(nonce, Aad::from(head.to_le_bytes()), secret);
+        rest[..TAG_BYTES].copy_from_slice(tag.map_err(|_| Fault::Encryption)?.as_ref());
     } else {
-        body.extend(key);
-        body.extend(value);
+        bytes[..KEY_BYTES].copy_from_slice(key);
+        bytes[KEY_BYTES..KEY_BYTES + value.len()].copy_from_slice(value);
     }
-    to_words(&body, &mut words);
-    words[0] = head | LIVE | u64::from(check(head, &words[1..])) << CHECK_SHIFT;
+    let mut words = Vec::with_capacity(1 + bytes.len() / 8);
+    words.push(head | LIVE | u64::from(check(head, &bytes)) << CHECK_SHIFT);
+    let (rest, _) = bytes.as_chunks();
+    words.extend(rest.iter().map(|chunk| u64::from_le_bytes(*chunk)));
     Ok(words)
 }
 
 /// Returns whether a record is as it was written, but for its state.
 pub(crate) fn is_whole(words: &[u64]) -> bool {
     let Some(head) = words.first().and_then(|word| Head::of_word(*word)) else { return false };
-    words.len() == head.words() && check(head.constant(), &words[1..]) == (head.0 >> CHECK_SHIFT) as u32
+    if words.len() != head.words() {
+        return false;
+    }
+    let mut bytes = vec![0; 8 * (words.len() - 1)];
+    words.copy_to(1, &mut bytes);
+    check(head.constant(), &bytes) == (head.0 >> CHECK_SHIFT) as u32
 }
 
 /// Returns the key and the value of a record that is [whole](is_whole).
-pub(crate) fn decode(words: &[u64], cipher: Option<&Cipher>) -> Result<(Key, Vec<u8>), Fault> {
-    let head = words.first().and_then(|word| Head::of_word(*word)).ok_or(Fault::NotARecord)?;
-    if words.len() != head.words() {
-        return Err(Fault::NotARecord);
-    }
-    let mut bytes: Vec<u8> = words[1..].iter().flat_map(|word| word.to_le_bytes()).collect();
+pub(crate) fn decode<W: Words + ?Sized>(words: &W, cipher: Option<&Cipher>) -> Result<(Key, Vec<u8>), Fault> {
+    let head = head_of(words)?;
     if head.is_encrypted() {
-        let cipher = cipher.ok_or(Fault::NoKey)?;
-        let (header, secret) = bytes.split_at_mut(HEADER_BYTES);
-        let (identity, nonce) = header.split_at(4);
-        if identity != cipher.identity.to_le_bytes() {
-            return Err(Fault::OtherKey);
-        }
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Fault::NotARecord)?;
-        let secret = &mut secret[..KEY_BYTES + head.value_bytes() + TAG_BYTES];
-        let aad = Aad::from(head.constant().to_le_bytes());
-        cipher.key.open_in_place(nonce, aad, secret).map_err(|_| Fault::Tampered)?;
-        bytes.drain(..HEADER_BYTES);
+        return decrypt(head, words, cipher);
     }
-    bytes.truncate(KEY_BYTES + head.value_bytes());
-    let value = bytes.split_off(KEY_BYTES);
-    Ok((bytes.try_into().map_err(|_| Fault::NotARecord)?, value))
+    let (mut key, mut value) = ([0; KEY_BYTES], vec![0; head.value_bytes()]);
+    words.copy_to(1, &mut key);
+    words.copy_to(1 + KEY_BYTES / 8, &mut value);
+    Ok((key, value))
+}
+
+/// Returns the head of a record, and its value if that is wanted. `None` if it is another key's record.
+pub(crate) fn decode_if<W: Words + ?Sized>(
+    words: &W,
+    key: &Key,
+    is_value_wanted: bool,
+    cipher: Option<&Cipher>,
+) -> Result<Option<(Head, Vec<u8>)>, Fault> {
+    let head = head_of(words)?;
+    if head.is_encrypted() {
+        let (found, value) = decrypt(head, words, cipher)?;
+        return Ok((found == *key).then_some((head, value)));
+    }
+    let mut found = [0; KEY_BYTES];
+    words.copy_to(1, &mut found);
+    if found != *key {
+        return Ok(None);
+    }
+    let mut value = vec![0; if is_value_wanted { head.value_bytes() } else { 0 }];
+    words.copy_to(1 + KEY_BYTES / 8, &mut value);
+    Ok(Some((head, value)))
+}
+
+fn head_of<W: Words + ?Sized>(words: &W) -> Result<Head, Fault> {
+    let word = if words.length() == 0 { 0 } else { words.word(0) };
+    Head::of_word(word).filter(|head| words.length() == head.words()).ok_or(Fault::NotARecord)
+}
+
+fn decrypt<W: Words + ?Sized>(
+    head: Head,
+    words: &W,
+    cipher: Option<&Cipher>,
+) -> Result<(Key, Vec<u8>), Fault> {
+    let cipher = cipher.ok_or(Fault::NoKey)?;
+    let mut bytes = vec![0; HEADER_BYTES + KEY_BYTES + head.value_bytes() + TAG_BYTES];
+    words.copy_to(1, &mut bytes);
+    let (header, secret) = bytes.split_at_mut(HEADER_BYTES);
+    let (identity, nonce) = header.split_at(4);
+    if identity != cipher.identity.to_le_bytes() {
+        return Err(Fault::OtherKey);
+    }
+    let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Fault::NotARecord)?;
+    let aad = Aad::from(head.constant().to_le_bytes());
+    let opened = cipher.key.open_in_place(nonce, aad, secret).map_err(|_| Fault::Tampered)?;
+    let (key, value) = opened.split_first_chunk().ok_or(Fault::NotARecord)?;
+    Ok((*key, value.to_vec()))
 }
 
 #[cfg(test)]
@@ -182,14 +254,19 @@ mod tests {
             let words = encode(&key, &value, None).unwrap();
             assert_eq!(words.len(), words_of(length, false));
             assert!(is_whole(&words) && Head::of_word(words[0]).unwrap().is_live());
-            assert_eq!(decode(&words, None).unwrap(), (key, value.clone()));
+            assert_eq!(decode(&words[..], None).unwrap(), (key, value.clone()));
+            let copy: Vec<AtomicU64> = words.iter().map(|word| AtomicU64::new(*word)).collect();
+            let head = Head::of_word(words[0]).unwrap();
+            assert_eq!(decode_if(&copy[..], &key, true, None).unwrap(), Some((head, value.clone())));
+            assert_eq!(decode_if(&copy[..], &key, false, None).unwrap(), Some((head, Vec::new())));
+            assert_eq!(decode_if(&copy[..], &[8; KEY_BYTES], true, None).unwrap(), None);
             let (one, other) = (cipher(1), cipher(2));
             let words = encode(&key, &value, Some((&one, [3; NONCE_LEN]))).unwrap();
             assert!(is_whole(&words) && words.len() == words_of(length, true));
             assert!(8 * (words.len() - words_of(length, false)) <= 44);
-            assert_eq!(decode(&words, Some(&one)).unwrap(), (key, value));
-            assert_eq!(decode(&words, Some(&other)), Err(Fault::OtherKey));
-            assert_eq!(decode(&words, None), Err(Fault::NoKey));
+            assert_eq!(decode(&words[..], Some(&one)).unwrap(), (key, value));
+            assert_eq!(decode(&words[..], Some(&other)), Err(Fault::OtherKey));
+            assert_eq!(decode(&words[..], None), Err(Fault::NoKey));
         }
     }
 
@@ -217,7 +294,7 @@ mod tests {
             let mut words = words.clone();
             words[bit / 64] ^= 1 << (bit % 64);
             let Some(head) = Head::of_word(words[0]) else { continue };
-            let decoded = decode(&words, Some(&cipher));
+            let decoded = decode(&words[..], Some(&cipher));
             let is_padding = bit / 8 >= 8 + HEADER_BYTES + KEY_BYTES + 100 + TAG_BYTES;
             // The checksum and the padding are not secret, nor is whether the record is dead.
             if bit / 64 == 0 && (bit >= CHECK_SHIFT as usize || bit < 8) || is_padding {

@@ -13,7 +13,7 @@ use siphasher::sip::SipHasher13;
 use crate::error::{Fault, invalid};
 use crate::index::{Index, Place};
 use crate::options::{Options, Stats};
-use crate::pages::{COPY_BYTES, FarPage, PAGE_BYTES, PAGE_WORDS, Page, Pages, State, lock};
+use crate::pages::{COPY_BYTES, FarPage, Looked, PAGE_BYTES, PAGE_WORDS, Page, Pages, State, lock};
 use crate::record::{self, Cipher, Head, KEY_BYTES, Key, MOST_VALUE_BYTES};
 
 /// The version of the layout in far memory.
@@ -36,7 +36,6 @@ pub struct StoreRoot {
 
 /// The page to which a thread adds records.
 struct Filling {
-    number: u32,
     page: Arc<Page>,
     copy: crate::pages::Copy,
 }
@@ -63,7 +62,8 @@ pub struct Store {
     pub(crate) sequence: AtomicU64,
     /// The most that pages may take, in percent of the live records.
     most_percent: u64,
-    rebuilding: AtomicBool,
+    /// Pages that are being rebuilt.
+    rebuilding: AtomicU64,
     /// True once a WRITE has failed.
     has_failed: AtomicBool,
     is_closed: AtomicBool,
@@ -89,12 +89,47 @@ impl Drop for Added<'_> {
     }
 }
 
+/// A task rebuilds a page, until this is dropped.
+struct Rebuilding<'a>(&'a AtomicU64);
+
+impl Drop for Rebuilding<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// What a key was found to have.
 pub(crate) struct Found {
     pub(crate) page: Arc<Page>,
     pub(crate) place: Place,
     pub(crate) head: Head,
-    pub(crate) value: Vec<u8>,
+    /// Empty if it was not wanted.
+    value: Vec<u8>,
+}
+
+/// The places that the index has for a hash.
+pub(crate) enum Places {
+    /// Mostly.
+    AtMostOne(Option<Place>),
+    Several(Vec<Place>),
+}
+
+impl Places {
+    fn of(mut places: impl Iterator<Item = Place>) -> Self {
+        let first = places.next();
+        match (first, places.next()) {
+            (Some(first), Some(second)) => Self::Several([first, second].into_iter().chain(places).collect()),
+            _ => Self::AtMostOne(first),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Place> + '_ {
+        let places = match self {
+            Self::AtMostOne(place) => place.as_slice(),
+            Self::Several(places) => places,
+        };
+        places.iter().copied()
+    }
 }
 
 impl Store {
@@ -117,12 +152,12 @@ impl Store {
             lanes: (0..threads).map(|_| Default::default()).collect(),
             sequence: AtomicU64::new(0),
             most_percent: 100 + u64::from(options.rebuild_percent),
-            rebuilding: AtomicBool::new(false),
+            rebuilding: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
         };
         // What is always there.
-        let fixed = store.index.bytes() + most_pages as usize * size_of::<Option<Arc<Page>>>();
+        let fixed = store.index.bytes() + Pages::bytes(most_pages);
         let least = fixed + 2 * threads * (COPY_BYTES + PAGE_BYTES) + 2 * COPY_BYTES;
         if options.local_bytes < least || !store.pages.take(fixed) {
             let value = options.local_bytes.to_string();
@@ -140,7 +175,7 @@ impl Store {
     pub async fn read(&self, key: &[u8], ct: &ComputeThread) -> Result<Option<Vec<u8>>> {
         let key = self.check(key, &[])?;
         let g = &ct.pin();
-        let (found, _) = self.find(&key, self.hash(&key), g).await?;
+        let (found, _) = self.find(&key, self.hash(&key), true, g).await?;
         Ok(found.map(|found| found.value))
     }
 
@@ -184,7 +219,7 @@ impl Store {
         {
             let g = &ct.pin();
             loop {
-                let (Some(found), _) = self.find(&key, hash, g).await? else { return Ok(false) };
+                let (Some(found), _) = self.find(&key, hash, false, g).await? else { return Ok(false) };
                 if self.index.shard(hash).remove(hash, found.place) {
                     self.bury(&found.page, found.place, found.head, g)?;
                     break;
@@ -213,11 +248,11 @@ impl Store {
             pages: self.pages.count.load(Ordering::Relaxed) as u64,
             far_bytes: (self.pages.count.load(Ordering::Relaxed) * crate::pages::COPY_BYTES) as u64,
             local_bytes: self.pages.used_bytes() as u64,
-            local_pages: self.pages.copies() as u64,
+            local_pages: self.pages.local_pages() as u64,
             hits: of(&counts.hits),
-            record_reads: of(&counts.record_reads),
-            page_reads: of(&counts.page_reads),
-            evicted_pages: of(&counts.evicted),
+            record_reads: of(&counts.reads),
+            evicted_pages: of(&counts.evicted_pages),
+            evicted_records: of(&counts.evicted_records),
             rebuilt_pages: of(&counts.rebuilt),
             torn_records: of(&counts.torn),
         }
@@ -245,7 +280,7 @@ impl Store {
         hasher.finish()
     }
 
-    /// Looks for the record of a key. Also returns the places that the index has for its hash.
+    /// Looks for the record of a key. If there is none, also returns the places that the index has for its hash.
     ///
     /// A place that the index has when it is asked is that of a record that was current then, and the guard protects it. If its page is rebuilt meanwhile, and its number is another page's, what
     /// is read is of another key, mostly; then the index has another place by now.
@@ -253,79 +288,67 @@ impl Store {
         &self,
         key: &Key,
         hash: u64,
+        is_value_wanted: bool,
         g: &Guard<'_>,
-    ) -> Result<(Option<Found>, Vec<Place>)> {
+    ) -> Result<(Option<Found>, Places)> {
         let mut backoff = g.backoff();
         loop {
-            let places: Vec<Place> = self.index.shard(hash).find(hash).collect();
+            let places = Places::of(self.index.shard(hash).find(hash));
             let mut fault = None;
-            for place in &places {
-                let Some((page, words)) = self.words(*place, g).await? else { continue };
-                match record::decode(&words, self.cipher.as_ref()) {
-                    Ok((found, value)) if found == *key => {
-                        let head = Head::of_word(words[0]).ok_or(Fault::NotARecord)?;
-                        return Ok((Some(Found { page, place: *place, head, value }), places));
+            for place in places.iter() {
+                let Some(page) = self.pages.get(place.page) else { continue };
+                match self.look(key, &page, place, is_value_wanted, g).await? {
+                    Ok(Some((head, value))) => {
+                        return Ok((Some(Found { page, place, head, value }), Places::AtMostOne(None)));
                     }
-                    Ok(_) => {}
+                    Ok(None) => {}
                     Err(why) => fault = Some(why),
                 }
             }
-            if self.index.shard(hash).find(hash).eq(places.iter().copied()) {
+            if self.index.shard(hash).find(hash).eq(places.iter()) {
                 return fault.map_or(Ok((None, places)), |fault| Err(fault.into()));
             }
             backoff.wait().await;
         }
     }
 
-    /// Returns the words of a record, and its page. `None` if that is not there any more.
-    async fn words(&self, place: Place, g: &Guard<'_>) -> Result<Option<(Arc<Page>, Vec<u64>)>> {
-        let (first, end) = (usize::from(place.first), usize::from(place.first + place.words));
+    /// Returns the head of a record and its value, if that is wanted. `None` if it is another key's.
+    async fn look(
+        &self,
+        key: &Key,
+        page: &Page,
+        place: Place,
+        is_value_wanted: bool,
+        g: &Guard<'_>,
+    ) -> Result<Result<Option<(Head, Vec<u8>)>, Fault>> {
+        let cipher = self.cipher.as_ref();
         let mut backoff = g.backoff();
         loop {
-            let Some(page) = self.pages.get(place.page) else { return Ok(None) };
-            let of = |copy: &crate::pages::Copy| {
-                let words = copy.get(first..end)?;
-                Some(words.iter().map(|word| word.load(Ordering::Relaxed)).collect())
-            };
-            if let Some(copy) = page.copy() {
-                self.pages.counts.hits.fetch_add(1, Ordering::Relaxed);
-                return Ok(of(&copy).map(|words| (page, words)));
-            }
-            if page.is_being_read() {
-                backoff.wait().await;
-                continue;
-            }
-            if page.is_worth_reading() {
-                if let Some(copy) = self.read_page(place.page, &page, g).await? {
-                    return Ok(of(&copy).map(|words| (page, words)));
+            let looked = page.find(
+                place.first,
+                place.words,
+                |copy| record::decode_if(copy, key, is_value_wanted, cipher),
+                |kept| record::decode_if(kept, key, is_value_wanted, cipher),
+            );
+            match looked {
+                Looked::Found(found) => {
+                    self.pages.counts.hits.fetch_add(1, Ordering::Relaxed);
+                    return Ok(found);
                 }
-                continue;
+                Looked::BeingRead => backoff.wait().await,
+                Looked::Far => break,
             }
-            self.pages.counts.record_reads.fetch_add(1, Ordering::Relaxed);
-            let range = u64::from(place.first)..u64::from(place.first) + u64::from(place.words);
-            let words = g.chain(op::load_range(page.far.words(), range)).submit().await?;
-            return Ok(Some((page, words)));
         }
-    }
-
-    /// Reads a page into local memory. `None` if there is no room for it now.
-    async fn read_page(&self, number: u32, page: &Page, g: &Guard<'_>) -> Result<Option<crate::pages::Copy>> {
-        if !self.pages.take(COPY_BYTES) {
-            page.was_read();
-            return Ok(None);
+        // One that is only changed is not read again.
+        let reading = if is_value_wanted { self.pages.reads(page, place.first, place.words) } else { None };
+        self.pages.counts.reads.fetch_add(1, Ordering::Relaxed);
+        let range = u64::from(place.first)..u64::from(place.first) + u64::from(place.words);
+        let words = g.chain(op::load_range(page.far.words(), range)).submit().await?;
+        let found = record::decode_if(&words[..], key, is_value_wanted, cipher);
+        if let (Some(reading), Ok(Some(_))) = (reading, &found) {
+            reading.keep(&words);
         }
-        let read = g.chain(op::load_range(page.far.words(), 0..PAGE_WORDS as u64)).submit().await;
-        let kept = read.map(|words| {
-            let copy: crate::pages::Copy = words.into_iter().map(AtomicU64::new).collect();
-            self.pages.counts.page_reads.fetch_add(1, Ordering::Relaxed);
-            self.pages.keep(number, page, Arc::clone(&copy));
-            copy
-        });
-        if kept.is_err() {
-            self.pages.give(COPY_BYTES);
-        }
-        page.was_read();
-        kept.map(Some)
+        Ok(found)
     }
 
     // ---- changes ------------------------------------------------------------------------------------------------------
@@ -349,7 +372,7 @@ impl Store {
         let words = record::encode(&key, value, cipher)?;
         let is_put = {
             let g = &ct.pin();
-            if only_present && self.find(&key, hash, g).await?.0.is_none() {
+            if only_present && self.find(&key, hash, false, g).await?.0.is_none() {
                 return Ok(false);
             }
             let new = self.append(0, &words, ct, g).await?;
@@ -373,7 +396,7 @@ impl Store {
         g: &Guard<'_>,
     ) -> Result<bool> {
         loop {
-            let (found, places) = self.find(key, hash, g).await?;
+            let (found, places) = self.find(key, hash, false, g).await?;
             if let Some(found) = found {
                 if self.index.shard(hash).replace(hash, found.place, new) {
                     self.bury(&found.page, found.place, found.head, g)?;
@@ -391,7 +414,7 @@ impl Store {
     }
 
     /// Adds a record to the index. Returns `false` if that has not the places any more that it had for the hash.
-    pub(crate) fn insert(&self, hash: u64, places: &[Place], new: Place) -> Result<bool> {
+    pub(crate) fn insert(&self, hash: u64, places: &Places, new: Place) -> Result<bool> {
         let growth = self.index.shard(hash).growth(hash);
         if growth > 0 && !self.pages.take(growth) {
             return Err(Error::other(
@@ -399,7 +422,7 @@ impl Store {
             ));
         }
         let mut shard = self.index.shard(hash);
-        if !shard.find(hash).eq(places.iter().copied()) || shard.growth(hash) != growth {
+        if !shard.find(hash).eq(places.iter()) || shard.growth(hash) != growth {
             drop(shard);
             self.pages.give(growth);
             return Ok(false);
@@ -451,12 +474,12 @@ impl Store {
     fn append_to<'a>(&'a self, lane: &Lane, record: &[u64], g: &'a Guard<'a>) -> Result<Option<Added<'a>>> {
         let head = Head::of_word(record[0]).ok_or(Fault::NotARecord)?;
         let mut filling = lock(&lane.filling);
-        let Some(Filling { number, page, copy }) = &*filling else { return Ok(None) };
+        let Some(Filling { page, copy }) = &*filling else { return Ok(None) };
         let first = page.used.load(Ordering::Relaxed) as usize;
         let Some(to) = copy.get(first..first + record.len()) else { return Ok(None) };
         to.iter().zip(record).for_each(|(to, word)| to.store(*word, Ordering::Relaxed));
         page.used.store((first + record.len()) as u32, Ordering::Release);
-        let place = Place { page: *number, first: first as u16, words: record.len() as u16 };
+        let place = Place { page: page.number, first: first as u16, words: record.len() as u16 };
         self.pages.count_live(page, place.words);
         page.pending.fetch_add(1, Ordering::AcqRel);
         let page = Arc::clone(page);
@@ -483,29 +506,26 @@ impl Store {
             }
             backoff.wait().await;
         }
-        // `add` counts it.
-        self.pages.give(PAGE_BYTES);
-        let opened = self.new_page(ct, g).await;
-        let (number, page) = match opened {
-            Ok(opened) => opened,
+        let page = match self.new_page(ct, g).await {
+            Ok(page) => page,
             Err(error) => {
-                self.pages.give(COPY_BYTES);
+                self.pages.give(COPY_BYTES + PAGE_BYTES);
                 return Err(error);
             }
         };
         let copy: crate::pages::Copy = (0..PAGE_WORDS).map(|_| AtomicU64::new(0)).collect();
-        self.pages.add(number, Arc::clone(&page));
-        self.pages.keep(number, &page, Arc::clone(&copy));
-        let before = lock(&lane.filling).replace(Filling { number, page, copy });
+        self.pages.add(Arc::clone(&page));
+        self.pages.keep(&page, Arc::clone(&copy));
+        let before = lock(&lane.filling).replace(Filling { page, copy });
         if let Some(before) = before {
             self.settle(ct).await?;
-            before.page.turn(State::Filling, State::Full);
+            self.pages.has_filled(&before.page);
         }
         Ok(())
     }
 
     /// Makes a page in far memory, to which the root links. Two round trips.
-    async fn new_page(&self, ct: &ComputeThread, g: &Guard<'_>) -> Result<(u32, Arc<Page>)> {
+    async fn new_page(&self, ct: &ComputeThread, g: &Guard<'_>) -> Result<Arc<Page>> {
         let Some(number) = self.pages.take_number() else {
             return Err(Error::other(
                 "the store's part of far memory is full: `far_bytes` allows no more pages",
@@ -516,15 +536,9 @@ impl Store {
             let new = FarPage::new_in(ct, FarPage::init(sequence, vec![0; PAGE_WORDS])).await?;
             let far = new.as_ptr();
             self.root.pages().at(number.into()).store(g, new).await?;
-            Ok(Arc::new(Page::new(far, sequence, State::Filling)))
+            Ok(Arc::new(Page::new(number, far, sequence, State::Filling)))
         };
-        match made.await {
-            Ok(page) => Ok((number, page)),
-            Err(error) => {
-                self.pages.give_number(number);
-                Err(error)
-            }
-        }
+        made.await.inspect_err(|_| self.pages.give_number(number))
     }
 
     pub(crate) fn is_usable(&self) -> bool {
@@ -550,29 +564,30 @@ impl Store {
     /// Its page may have been rebuilt since, and its number may be another page's: the guard protects it.
     pub(crate) fn bury(&self, page: &Page, place: Place, head: Head, g: &Guard<'_>) -> Result<()> {
         self.pages.count_dead(page, place.words);
-        if let Some(copy) = page.copy() {
-            copy[usize::from(place.first)].store(head.dead_word(), Ordering::Relaxed);
-        }
+        self.pages.bury(page, place.first, head.dead_word());
         g.chain(op::store(page.far.words().at(place.first.into()), head.dead_word())).post()
     }
 
     // ---- rebuilding ---------------------------------------------------------------------------------------------------
 
-    /// Rebuilds a page, if pages have too many dead words. One task does that at a time.
+    /// Rebuilds a page, if pages have too many dead words. As many tasks do that at a time as there are pages too many, so that those who make words dead do not outrun them.
     async fn tidy(&self, ct: &ComputeThread) -> Result<()> {
-        let wasted = || {
-            // Pages that are being filled are not full of dead records.
-            let lanes = 2 * self.lanes.len();
-            let pages = self.pages.count.load(Ordering::Relaxed).saturating_sub(lanes) * PAGE_WORDS;
-            let live = self.pages.live_words.load(Ordering::Relaxed);
-            pages as u64 * 100 > live * self.most_percent
-        };
-        if !wasted() || self.rebuilding.swap(true, Ordering::AcqRel) {
+        // Pages that are being filled are not full of dead records.
+        let lanes = 2 * self.lanes.len();
+        let pages = self.pages.count.load(Ordering::Relaxed).saturating_sub(lanes) as u64;
+        let live = self.pages.live_words.load(Ordering::Relaxed);
+        let excess = pages.saturating_sub(live * self.most_percent / (100 * PAGE_WORDS as u64));
+        if excess == 0 {
             return Ok(());
         }
-        let rebuilt = self.rebuild_emptiest(100 * 100 / self.most_percent, ct).await;
-        self.rebuilding.store(false, Ordering::Release);
-        rebuilt.map(drop)
+        let _rebuilding = match self
+            .rebuilding
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tasks| (tasks < excess).then_some(tasks + 1))
+        {
+            Ok(_) => Rebuilding(&self.rebuilding),
+            Err(_) => return Ok(()),
+        };
+        self.rebuild_emptiest(100 * 100 / self.most_percent, ct).await.map(drop)
     }
 
     /// Rebuilds all pages of which less than `percent` of the words are live, and returns how many there were. Readers and writers go on.
@@ -590,14 +605,11 @@ impl Store {
 
     /// Rebuilds the page with the fewest live words, if they are less than `percent`.
     async fn rebuild_emptiest(&self, percent: u64, ct: &ComputeThread) -> Result<bool> {
-        let Some((number, page)) = self.pages.emptiest() else { return Ok(false) };
-        let live = u64::from(page.live());
-        if live * 100 >= PAGE_WORDS as u64 * percent || !page.turn(State::Full, State::Leaving) {
-            return Ok(false);
-        }
-        let rebuilt = self.rebuild_page(number, &page, ct).await;
+        let below = (PAGE_WORDS as u64 * percent).div_ceil(100);
+        let Some(page) = self.pages.take_emptiest(below) else { return Ok(false) };
+        let rebuilt = self.rebuild_page(&page, ct).await;
         if rebuilt.is_err() {
-            page.turn(State::Leaving, State::Full);
+            self.pages.stays(&page);
         }
         rebuilt.map(|()| true)
     }
@@ -606,7 +618,7 @@ impl Store {
     ///
     /// A record is copied, and then the index leads to the copy, unless it does not lead to the record any more. Then the record is dead in far memory, too: so whatever becomes of the copy, the
     /// record is not found again. The page is freed once all that is over.
-    async fn rebuild_page(&self, number: u32, page: &Arc<Page>, ct: &ComputeThread) -> Result<()> {
+    async fn rebuild_page(&self, page: &Page, ct: &ComputeThread) -> Result<()> {
         let g = &ct.pin();
         let words: Vec<u64> = match page.copy() {
             Some(copy) => copy.iter().map(|word| word.load(Ordering::Relaxed)).collect(),
@@ -616,7 +628,7 @@ impl Store {
             let Some(head) = Head::of_word(words[0]).filter(|head| head.is_live()) else { continue };
             let (key, _) = record::decode(words, self.cipher.as_ref())?;
             let hash = self.hash(&key);
-            let place = Place { page: number, first: first as u16, words: words.len() as u16 };
+            let place = Place { page: page.number, first: first as u16, words: words.len() as u16 };
             if !self.index.shard(hash).find(hash).any(|found| found == place) {
                 continue;
             }
@@ -627,11 +639,11 @@ impl Store {
             }
         }
         self.settle(ct).await?;
-        self.root.pages().at(number.into()).store(g, RemotePtr::<FarPage>::NULL).await?;
-        self.pages.remove(number);
+        self.root.pages().at(page.number.into()).store(g, RemotePtr::<FarPage>::NULL).await?;
+        self.pages.remove(page);
         self.pages.counts.rebuilt.fetch_add(1, Ordering::Relaxed);
         g.sched_reclaim(page.far.shared(g)).await?;
-        self.pages.give_number(number);
+        self.pages.give_number(page.number);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 use clap::ValueEnum;
 use rand::{Rng, RngExt};
 
-use crate::zipf::Zipf;
+use farfield_examples::zipf::Zipf;
 
 /// The request distributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn the_latest_distribution_prefers_the_newest() {
         let counts = counts(Distribution::Latest, 1000, 10, 1010);
-        let zeta: f64 = (1..=1010).map(|rank| f64::from(rank).powf(-crate::zipf::THETA)).sum();
+        let zeta: f64 = (1..=1010).map(|rank| f64::from(rank).powf(-farfield_examples::zipf::THETA)).sum();
         let expected = 100_000.0 / zeta;
         assert!((f64::from(counts[1009]) / expected - 1.0).abs() < 0.03, "{} of {expected}", counts[1009]);
         assert!(counts[1009] > counts[1008] && counts[1008] > counts[1000] && counts[1000] > counts[500]);

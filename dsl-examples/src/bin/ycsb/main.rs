@@ -45,7 +45,6 @@ mod store;
 mod totals;
 mod verdict;
 mod workload;
-mod zipf;
 
 use std::io::Write;
 use std::process::ExitCode;

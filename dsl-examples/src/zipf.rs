@@ -6,11 +6,11 @@
 use rand::{Rng, RngExt};
 
 /// The exponent that YCSB uses.
-pub(crate) const THETA: f64 = 0.99;
+pub const THETA: f64 = 0.99;
 
 /// Draws ranks from 0 to the number of items less 1.
 #[derive(Clone, Debug)]
-pub(crate) struct Zipf {
+pub struct Zipf {
     items: u64,
     /// The sum of `1 / i^THETA` for `i` from 1 to `items`.
     zeta: f64,
@@ -19,19 +19,19 @@ pub(crate) struct Zipf {
 
 impl Zipf {
     /// Draws from `items` items. Takes time proportional to their number.
-    pub(crate) fn new(items: u64) -> Self {
+    pub fn new(items: u64) -> Self {
         let mut zipf = Self { items: 0, zeta: 0.0, eta: 0.0 };
         zipf.grow(items.max(1));
         zipf
     }
 
     /// Draws from `items` items, whose `zeta` is known.
-    pub(crate) fn with_zeta(items: u64, zeta: f64) -> Self {
+    pub fn with_zeta(items: u64, zeta: f64) -> Self {
         Self { items, zeta, eta: eta(items, zeta) }
     }
 
     /// Draws from `items` items from now on, if they are more than before. Takes time proportional to the number of new ones.
-    pub(crate) fn grow(&mut self, items: u64) {
+    pub fn grow(&mut self, items: u64) {
         if items > self.items {
             self.zeta += (self.items + 1..=items).map(weight).sum::<f64>();
             self.items = items;
@@ -39,7 +39,8 @@ impl Zipf {
         }
     }
 
-    pub(crate) fn sample(&self, rng: &mut impl Rng) -> u64 {
+    /// Draws a rank.
+    pub fn sample(&self, rng: &mut impl Rng) -> u64 {
         let drawn: f64 = rng.random();
         let scaled = drawn * self.zeta;
         if scaled < 1.0 || self.items == 1 {
