@@ -161,7 +161,11 @@ impl Client {
             .spawn()
             .unwrap();
         let mut said = BufReader::new(child.stdout.as_mut().unwrap()).lines();
-        assert!(said.any(|line| line.unwrap().contains("it is ready")), "{role} has ended");
+        if !said.any(|line| line.unwrap().contains("it is ready")) {
+            let mut error = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+            panic!("{role} has ended: {error}");
+        }
         Self(child)
     }
 
@@ -231,11 +235,16 @@ fn client() {
             eprintln!("{}\n{}", slowest.into_inner(), ended.unwrap_err());
         }
         "lanes" => {
-            let address = url.trim_start_matches("tcp://");
+            let address = url.trim_start_matches("tcp://").split('?').next().unwrap();
             let _others: Vec<_> = (0..IDLE).map(|_| TcpStream::connect(address).unwrap()).collect();
             let all = Barrier::new(IDLE);
             let ended: Result<Vec<()>> = cluster.run(IDLE, async |ct| {
-                counter(ct).await?.value().fetch_add(ct, 1).await?;
+                let add = async { counter(ct).await?.value().fetch_add(ct, 1).await };
+                if let Err(error) = add.await {
+                    // The others would wait for this one.
+                    eprintln!("{error}");
+                    std::process::exit(1);
+                }
                 if all.wait().is_leader() {
                     say_and_wait();
                 }
@@ -329,7 +338,8 @@ fn thousands_of_idle_and_garbage_connections_take_little_memory_and_keep_no_clie
     let node = Node::start(&["--listen", "tcp://127.0.0.1:0"]);
     let url = format!("tcp://{}", node.1);
     let began = Instant::now();
-    let _idle = Client::start("lanes", &url);
+    // All of its threads begin at the same time.
+    let _idle = Client::start("lanes", &format!("{url}?timeout=60s"));
     eprintln!("{IDLE} lanes and other connections after {:?}", began.elapsed());
     let cluster = Cluster::connect(&url).unwrap();
     let ended = cluster.run(1, async |ct| {
