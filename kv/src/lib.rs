@@ -56,6 +56,10 @@
 //! ```
 
 mod error;
+#[cfg(any(fuzzing, test))]
+mod exercise;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod handle;
 mod index;
 mod open;

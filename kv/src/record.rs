@@ -30,11 +30,11 @@ const DEAD: u64 = 0x5a;
 const ENCRYPTED: u64 = 1 << 8;
 const UNUSED: u64 = 0xfe00;
 const LENGTH_SHIFT: u32 = 16;
-const CHECK_SHIFT: u32 = 32;
+pub(crate) const CHECK_SHIFT: u32 = 32;
 
-const TAG_BYTES: usize = 16;
+pub(crate) const TAG_BYTES: usize = 16;
 /// The identity of the key, and the nonce.
-const HEADER_BYTES: usize = 4 + NONCE_LEN;
+pub(crate) const HEADER_BYTES: usize = 4 + NONCE_LEN;
 
 /// What records are encrypted by.
 pub(crate) struct Cipher {
@@ -137,6 +137,13 @@ pub(crate) fn encode(
 pub(crate) fn is_whole(words: &[u64]) -> bool {
     let Some(head) = words.first().and_then(|word| Head::of_word(*word)) else { return false };
     words.len() == head.words() && check(head.constant(), &words[1..]) == (head.0 >> CHECK_SHIFT) as u32
+}
+
+/// Returns the head of a record with the checksum that its words have.
+#[cfg(any(fuzzing, test))]
+pub(crate) fn with_check(words: &[u64]) -> u64 {
+    let head = Head(words[0]);
+    head.0 & u64::from(u32::MAX) | u64::from(check(head.constant(), &words[1..])) << CHECK_SHIFT
 }
 
 /// Returns the key and the value of a record that is [whole](is_whole).
