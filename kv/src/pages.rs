@@ -5,8 +5,8 @@
 //!
 //! # The budget
 //!
-//! What is counted: the index, what is known of each page, and the copies of pages. A copy is dropped before something is allocated that would exceed the budget. Which one, the CLOCK
-//! decides: the first in turn that was not used since the last turn.
+//! What is counted: the index, what is known of each page, the copies of pages, and the buffers of operations that have the size of a page. A copy is dropped before something is allocated that would
+//! exceed the budget. Which one, the CLOCK decides: the first in turn that was not used since the last turn. The tables of pages have their final size from the beginning.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -16,11 +16,12 @@ use farfield::prelude::*;
 
 /// The words of a page's records. With what the page and its block need besides, it is 16 KiB.
 pub(crate) const PAGE_WORDS: usize = 2045;
-/// The bytes of a copy in local memory.
+/// The bytes of a copy in local memory, or of a buffer for a page.
 pub(crate) const COPY_BYTES: usize = PAGE_WORDS * 8 + 16;
 /// What is known of a page takes so much local memory.
-pub(crate) const PAGE_BYTES: usize =
-    size_of::<Page>() + 16 + size_of::<Option<Arc<Page>>>() + 2 * size_of::<u32>();
+pub(crate) const PAGE_BYTES: usize = size_of::<Page>() + ARC_BYTES;
+/// The counts of an `Arc`.
+pub(crate) const ARC_BYTES: usize = 2 * size_of::<usize>();
 /// Set in the live words of a page that was removed.
 const REMOVED: u32 = 1 << 31;
 /// A page is read once its records were asked for so many times in vain.
@@ -144,7 +145,7 @@ pub(crate) struct Pages {
     table: RwLock<Vec<Option<Arc<Page>>>>,
     /// The numbers of no page.
     free: Mutex<Vec<u32>>,
-    /// The pages with a copy, in the order in which they are looked at.
+    /// The pages with a copy, each once, in the order in which they are looked at. Locked before a page's copy.
     clock: Mutex<VecDeque<u32>>,
     budget: usize,
     /// The bytes of local memory that are counted.
@@ -160,13 +161,25 @@ impl Pages {
         Self {
             table: RwLock::new((0..most).map(|_| None).collect()),
             free: Mutex::new((0..most).rev().collect()),
-            clock: Mutex::default(),
+            clock: Mutex::new(VecDeque::with_capacity((budget / COPY_BYTES).min(most as usize))),
             budget,
             used: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             live_words: AtomicU64::new(0),
             counts: Counts::default(),
         }
+    }
+
+    /// Returns the bytes of the tables.
+    pub(crate) fn table_bytes(&self) -> usize {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner).capacity();
+        let free = lock(&self.free).capacity();
+        table * size_of::<Option<Arc<Page>>>() + free * size_of::<u32>() + self.clock_bytes()
+    }
+
+    /// Returns the bytes of the list of copies, which depend on the budget.
+    pub(crate) fn clock_bytes(&self) -> usize {
+        lock(&self.clock).capacity() * size_of::<u32>()
     }
 
     /// The most pages.
@@ -183,9 +196,10 @@ impl Pages {
         table.get_mut(number as usize).and_then(|place| std::mem::replace(place, page))
     }
 
-    /// Takes the number of no page.
-    pub(crate) fn take_number(&self) -> Option<u32> {
-        lock(&self.free).pop()
+    /// Takes the number of no page, if more than `left` are free.
+    pub(crate) fn take_number(&self, left: usize) -> Option<u32> {
+        let mut free = lock(&self.free);
+        if free.len() > left { free.pop() } else { None }
     }
 
     /// Gives it back.
@@ -198,21 +212,23 @@ impl Pages {
         lock(&self.free).retain(|number| !taken(*number));
     }
 
-    /// Adds a page. Its number was taken.
+    /// Adds a page. Its number and its bytes were taken.
     pub(crate) fn add(&self, number: u32, page: Arc<Page>) {
         self.count.fetch_add(1, Ordering::Relaxed);
-        self.used.fetch_add(PAGE_BYTES, Ordering::Relaxed);
         self.set(number, Some(page));
     }
 
     /// Removes a page to which the index does not lead any more. Its number is not given back.
     pub(crate) fn remove(&self, number: u32) {
         let Some(page) = self.set(number, None) else { return };
-        if lock(&page.copy).take().is_some() {
-            self.give(COPY_BYTES);
-        }
         // Records that are being buried still count as live; they will not be counted as dead.
         let live = page.live.fetch_or(REMOVED, Ordering::AcqRel);
+        let mut clock = lock(&self.clock);
+        if lock(&page.copy).take().is_some() {
+            clock.retain(|kept| *kept != number);
+            self.give(COPY_BYTES);
+        }
+        drop(clock);
         self.live_words.fetch_sub(live.into(), Ordering::Relaxed);
         self.count.fetch_sub(1, Ordering::Relaxed);
         self.give(PAGE_BYTES);
@@ -272,17 +288,27 @@ impl Pages {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Takes bytes that are never given back. Returns `false` if less than `left` bytes of the budget would be left for copies and buffers.
+    pub(crate) fn take_for_good(&self, bytes: usize, left: usize) -> bool {
+        let copies = self.copies() * COPY_BYTES;
+        let lasting = self.used.load(Ordering::Relaxed).saturating_sub(copies);
+        lasting + bytes + left <= self.budget && self.take(bytes)
+    }
+
     /// The copies in local memory.
     pub(crate) fn copies(&self) -> usize {
         lock(&self.clock).len()
     }
 
-    /// Puts the copy of a page into local memory, for which the bytes were taken.
+    /// Puts the copy of a page into local memory, for which the bytes were taken, unless the page was removed meanwhile.
     pub(crate) fn keep(&self, number: u32, page: &Page, copy: Copy) {
-        if lock(&page.copy).replace(copy).is_some() {
+        let mut clock = lock(&self.clock);
+        let mut kept = lock(&page.copy);
+        let is_removed = page.live.load(Ordering::Acquire) & REMOVED != 0;
+        if is_removed || kept.replace(copy).is_some() {
             self.give(COPY_BYTES);
         } else {
-            lock(&self.clock).push_back(number);
+            clock.push_back(number);
         }
     }
 
@@ -304,5 +330,76 @@ impl Pages {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy() -> Copy {
+        (0..PAGE_WORDS).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    fn added(pages: &Pages, number: u32) -> Arc<Page> {
+        let page = Arc::new(Page::new(RemotePtr::NULL, u64::from(number), State::Full));
+        assert!(pages.take(PAGE_BYTES));
+        pages.add(number, Arc::clone(&page));
+        page
+    }
+
+    #[test]
+    fn a_copy_that_was_read_while_its_page_was_removed_is_dropped() {
+        let pages = Pages::new(4, 1 << 20);
+        for is_kept_before in [true, false] {
+            let page = added(&pages, 0);
+            assert!(pages.take(COPY_BYTES));
+            if is_kept_before {
+                pages.keep(0, &page, copy());
+                assert_eq!((pages.copies(), pages.used_bytes()), (1, COPY_BYTES + PAGE_BYTES));
+            }
+            pages.remove(0);
+            if !is_kept_before {
+                pages.keep(0, &page, copy());
+            }
+            assert_eq!((pages.copies(), pages.used_bytes()), (0, 0));
+            assert!(page.copy().is_none());
+        }
+    }
+
+    #[test]
+    fn copies_are_dropped_in_turn_until_there_is_room() {
+        let pages = Pages::new(4, 3 * PAGE_BYTES + 2 * COPY_BYTES);
+        let kept: Vec<_> = (0..3).map(|number| added(&pages, number)).collect();
+        for (number, page) in (0..2).zip(&kept) {
+            assert!(pages.take(COPY_BYTES));
+            pages.keep(number, page, copy());
+        }
+        // The first one was used.
+        assert!(kept[0].copy().is_some());
+        assert!(pages.take(COPY_BYTES));
+        assert!(kept[0].copy().is_some() && kept[1].copy().is_none());
+        // One that is being filled stays.
+        assert!(kept[0].turn(State::Full, State::Filling));
+        assert!(!pages.take(COPY_BYTES));
+        assert_eq!((pages.copies(), pages.used_bytes()), (1, 3 * PAGE_BYTES + 2 * COPY_BYTES));
+    }
+
+    #[test]
+    fn bytes_are_taken_for_good_only_if_enough_is_left() {
+        let pages = Pages::new(4, 4 * COPY_BYTES);
+        let page = added(&pages, 0);
+        assert!(pages.take(COPY_BYTES));
+        pages.keep(0, &page, copy());
+        assert!(!pages.take_for_good(2 * COPY_BYTES, 2 * COPY_BYTES));
+        assert!(pages.take_for_good(2 * COPY_BYTES, COPY_BYTES), "a copy can be dropped");
+        assert!(!pages.take_for_good(COPY_BYTES, COPY_BYTES));
+    }
+
+    #[test]
+    fn the_last_numbers_are_left() {
+        let pages = Pages::new(3, 0);
+        assert!(pages.take_number(1).is_some() && pages.take_number(1).is_some());
+        assert_eq!((pages.take_number(1), pages.take_number(0)), (None, Some(2)));
     }
 }

@@ -13,11 +13,16 @@ use siphasher::sip::SipHasher13;
 use crate::error::{Fault, invalid};
 use crate::index::{Index, Place};
 use crate::options::{Options, Stats};
-use crate::pages::{COPY_BYTES, FarPage, PAGE_BYTES, PAGE_WORDS, Page, Pages, State, lock};
+use crate::pages::{ARC_BYTES, COPY_BYTES, FarPage, PAGE_BYTES, PAGE_WORDS, Page, Pages, State, lock};
 use crate::record::{self, Cipher, Head, KEY_BYTES, Key, MOST_VALUE_BYTES};
 
 /// The version of the layout in far memory.
 pub(crate) const FORMAT: u64 = 0x6b76_0001;
+
+/// What opening a page takes of the budget: the page and its copy, and two buffers that are freed again.
+const OPENING_BYTES: usize = PAGE_BYTES + 3 * COPY_BYTES;
+/// What rebuilding a page takes of the budget: two buffers of its words, while they are read.
+const REBUILDING_BYTES: usize = 2 * COPY_BYTES;
 
 /// The root of a store.
 #[remote]
@@ -63,6 +68,8 @@ pub struct Store {
     pub(crate) sequence: AtomicU64,
     /// The most that pages may take, in percent of the live records.
     most_percent: u64,
+    /// The bytes of the budget that new keys leave for pages: what changes need, and what the index may need more when the store is opened again.
+    left_bytes: usize,
     rebuilding: AtomicBool,
     /// True once a WRITE has failed.
     has_failed: AtomicBool,
@@ -106,6 +113,8 @@ impl Store {
         ct: &ComputeThread,
     ) -> Result<Self> {
         let most_pages = options.most_pages();
+        // Each lane has a page, and one page is rebuilt, for which a lane opens another one.
+        let working = 2 * threads * (COPY_BYTES + PAGE_BYTES) + REBUILDING_BYTES + OPENING_BYTES;
         let store = Self {
             root,
             index: Index::new(),
@@ -117,13 +126,17 @@ impl Store {
             lanes: (0..threads).map(|_| Default::default()).collect(),
             sequence: AtomicU64::new(0),
             most_percent: 100 + u64::from(options.rebuild_percent),
+            left_bytes: working.max(options.local_bytes / 32),
             rebuilding: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
         };
         // What is always there.
-        let fixed = store.index.bytes() + most_pages as usize * size_of::<Option<Arc<Page>>>();
-        let least = fixed + 2 * threads * (COPY_BYTES + PAGE_BYTES) + 2 * COPY_BYTES;
+        let own = size_of::<Self>() + ARC_BYTES + size_of_val(&*store.lanes);
+        let fixed = own + store.index.bytes() + store.pages.table_bytes();
+        // The list of copies has four bytes for each that the budget has room for.
+        let least = fixed - store.pages.clock_bytes() + working;
+        let least = least + (least / COPY_BYTES + 1) * size_of::<u32>();
         if options.local_bytes < least || !store.pages.take(fixed) {
             let value = options.local_bytes.to_string();
             return Err(Error::other(format!(
@@ -191,7 +204,7 @@ impl Store {
                 }
             }
         }
-        self.tidy(ct).await?;
+        self.tidy(ct).await;
         Ok(true)
     }
 
@@ -310,7 +323,8 @@ impl Store {
 
     /// Reads a page into local memory. `None` if there is no room for it now.
     async fn read_page(&self, number: u32, page: &Page, g: &Guard<'_>) -> Result<Option<crate::pages::Copy>> {
-        if !self.pages.take(COPY_BYTES) {
+        // What is read is copied.
+        if !self.pages.take(2 * COPY_BYTES) {
             page.was_read();
             return Ok(None);
         }
@@ -321,9 +335,7 @@ impl Store {
             self.pages.keep(number, page, Arc::clone(&copy));
             copy
         });
-        if kept.is_err() {
-            self.pages.give(COPY_BYTES);
-        }
+        self.pages.give(if kept.is_ok() { COPY_BYTES } else { 2 * COPY_BYTES });
         page.was_read();
         kept.map(Some)
     }
@@ -359,7 +371,7 @@ impl Store {
             }
             is_put
         };
-        self.tidy(ct).await?;
+        self.tidy(ct).await;
         Ok(is_put)
     }
 
@@ -384,16 +396,16 @@ impl Store {
             if only_present {
                 return Ok(false);
             }
-            if self.insert(hash, &places, new)? {
+            if self.insert(hash, &places, new, self.left_bytes)? {
                 return Ok(true);
             }
         }
     }
 
-    /// Adds a record to the index. Returns `false` if that has not the places any more that it had for the hash.
-    pub(crate) fn insert(&self, hash: u64, places: &[Place], new: Place) -> Result<bool> {
+    /// Adds a record to the index, if that leaves so many bytes of the budget. Returns `false` if it has not the places any more that it had for the hash.
+    pub(crate) fn insert(&self, hash: u64, places: &[Place], new: Place, left: usize) -> Result<bool> {
         let growth = self.index.shard(hash).growth(hash);
-        if growth > 0 && !self.pages.take(growth) {
+        if growth > 0 && !self.pages.take_for_good(growth, left) {
             return Err(Error::other(
                 "the budget of local memory is exhausted: the index has no room for another record",
             ));
@@ -404,7 +416,12 @@ impl Store {
             self.pages.give(growth);
             return Ok(false);
         }
-        if !shard.insert(hash, new) {
+        let before = shard.bytes();
+        let is_inserted = shard.insert(hash, new);
+        let unused = growth - (shard.bytes() - before).min(growth);
+        drop(shard);
+        self.pages.give(unused);
+        if !is_inserted {
             return Err(Error::other("too many keys have nearly the same hash"));
         }
         Ok(true)
@@ -426,14 +443,14 @@ impl Store {
     /// Adds a record to a page of this thread: lane 0 is for new ones. No round trip, unless it opens a page.
     pub(crate) async fn append<'a>(
         &'a self,
-        lane: usize,
+        number: usize,
         record: &[u64],
         ct: &ComputeThread,
         g: &'a Guard<'a>,
     ) -> Result<Added<'a>> {
         let mut backoff = g.backoff();
         loop {
-            let lane = &self.lanes[ct.index()][lane];
+            let lane = &self.lanes[ct.index()][number];
             if let Some(added) = self.append_to(lane, record, g)? {
                 return Ok(added);
             }
@@ -441,7 +458,9 @@ impl Store {
                 backoff.wait().await;
                 continue;
             }
-            let opened = self.open_page(lane, ct, g).await;
+            // The last pages are for rebuilding others.
+            let left = if number == 0 { self.lanes.len() } else { 0 };
+            let opened = self.open_page(lane, left, ct, g).await;
             lane.is_opening.store(false, Ordering::Release);
             opened?;
         }
@@ -471,10 +490,10 @@ impl Store {
     }
 
     /// Opens a page for a lane. The one before is full: once all WRITEs to it are over, it may be evicted.
-    async fn open_page(&self, lane: &Lane, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
+    async fn open_page(&self, lane: &Lane, left: usize, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
         let mut backoff = g.backoff();
         let mut patience = 1000;
-        while !self.pages.take(COPY_BYTES + PAGE_BYTES) {
+        while !self.pages.take(OPENING_BYTES) {
             patience -= 1;
             if patience == 0 {
                 return Err(Error::other(
@@ -483,13 +502,12 @@ impl Store {
             }
             backoff.wait().await;
         }
-        // `add` counts it.
-        self.pages.give(PAGE_BYTES);
-        let opened = self.new_page(ct, g).await;
+        let opened = self.new_page(left, ct, g).await;
+        self.pages.give(OPENING_BYTES - PAGE_BYTES - COPY_BYTES);
         let (number, page) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                self.pages.give(COPY_BYTES);
+                self.pages.give(PAGE_BYTES + COPY_BYTES);
                 return Err(error);
             }
         };
@@ -504,9 +522,9 @@ impl Store {
         Ok(())
     }
 
-    /// Makes a page in far memory, to which the root links. Two round trips.
-    async fn new_page(&self, ct: &ComputeThread, g: &Guard<'_>) -> Result<(u32, Arc<Page>)> {
-        let Some(number) = self.pages.take_number() else {
+    /// Makes a page in far memory, to which the root links, if more than `left` pages are allowed. Two round trips.
+    async fn new_page(&self, left: usize, ct: &ComputeThread, g: &Guard<'_>) -> Result<(u32, Arc<Page>)> {
+        let Some(number) = self.pages.take_number(left) else {
             return Err(Error::other(
                 "the store's part of far memory is full: `far_bytes` allows no more pages",
             ));
@@ -559,7 +577,7 @@ impl Store {
     // ---- rebuilding ---------------------------------------------------------------------------------------------------
 
     /// Rebuilds a page, if pages have too many dead words. One task does that at a time.
-    async fn tidy(&self, ct: &ComputeThread) -> Result<()> {
+    async fn tidy(&self, ct: &ComputeThread) {
         let wasted = || {
             // Pages that are being filled are not full of dead records.
             let lanes = 2 * self.lanes.len();
@@ -568,11 +586,14 @@ impl Store {
             pages as u64 * 100 > live * self.most_percent
         };
         if !wasted() || self.rebuilding.swap(true, Ordering::AcqRel) {
-            return Ok(());
+            return;
         }
         let rebuilt = self.rebuild_emptiest(100 * 100 / self.most_percent, ct).await;
         self.rebuilding.store(false, Ordering::Release);
-        rebuilt.map(drop)
+        // The caller has made its change. A rebuild that has failed is tried again after the next one: far memory may be full.
+        if let Err(error) = rebuilt {
+            tracing::debug!(%error, "a page was not rebuilt");
+        }
     }
 
     /// Rebuilds all pages of which less than `percent` of the words are live, and returns how many there were. Readers and writers go on.
@@ -592,17 +613,22 @@ impl Store {
     async fn rebuild_emptiest(&self, percent: u64, ct: &ComputeThread) -> Result<bool> {
         let Some((number, page)) = self.pages.emptiest() else { return Ok(false) };
         let live = u64::from(page.live());
-        if live * 100 >= PAGE_WORDS as u64 * percent || !page.turn(State::Full, State::Leaving) {
+        if live * 100 >= PAGE_WORDS as u64 * percent || !self.pages.take(REBUILDING_BYTES) {
+            return Ok(false);
+        }
+        if !page.turn(State::Full, State::Leaving) {
+            self.pages.give(REBUILDING_BYTES);
             return Ok(false);
         }
         let rebuilt = self.rebuild_page(number, &page, ct).await;
+        self.pages.give(REBUILDING_BYTES);
         if rebuilt.is_err() {
             page.turn(State::Leaving, State::Full);
         }
         rebuilt.map(|()| true)
     }
 
-    /// Moves the live records of a page to another one, and frees it.
+    /// Moves the live records of a page to another one, and frees it. The bytes of its buffers were taken.
     ///
     /// A record is copied, and then the index leads to the copy, unless it does not lead to the record any more. Then the record is dead in far memory, too: so whatever becomes of the copy, the
     /// record is not found again. The page is freed once all that is over.
