@@ -45,6 +45,13 @@ impl Deref for Opened<'_> {
 impl Drop for Opened<'_> {
     fn drop(&mut self) {
         self.store.close();
+        let stats = self.store.stats();
+        tracing::info!(
+            store = &*self.store.name,
+            records = stats.records,
+            pages = stats.pages,
+            "a store was closed"
+        );
     }
 }
 
@@ -56,7 +63,6 @@ fn exhausted() -> Error {
 
 impl Store {
     /// Opens the store of a name, or makes an empty one. A round trip for each 16 pages, and some.
-    ///
     ///
     /// # Errors
     /// Those that say so if another process has the store, if it was made by another version or for another `far_bytes`, if it has encrypted records of another key, or if
@@ -72,7 +78,7 @@ impl Store {
         threads: usize,
         ct: &'ct ComputeThread,
     ) -> Result<Opened<'ct>> {
-        let most_pages = options.most_pages();
+        let (began, most_pages) = (ct.now(), options.most_pages());
         // Each thread has two pages, and one more for rebuilding others.
         let least_pages = 3 * threads + 1;
         if (most_pages as usize) < least_pages {
@@ -115,7 +121,7 @@ impl Store {
         owner.recovered();
         let openings = root.openings().fetch_add(ct, 1).await?;
         let openings = u32::try_from(openings).map_err(|_| refused("it was opened too often".to_owned()))?;
-        let store = Self::new((root, identity), options, openings, threads, ct)?;
+        let store = Self::new(name, (root, identity), options, openings, threads, ct)?;
         let key = root.key().load(ct).await?;
         match &store.cipher {
             None if key != 0 => return Err(refused("it has a key, and none was given".to_owned())),
@@ -126,6 +132,15 @@ impl Store {
             _ => {}
         }
         store.find_records(ct).await?;
+        let (stats, took) = (store.stats(), ct.now().saturating_sub(began));
+        tracing::info!(
+            store = name,
+            records = stats.records,
+            pages = stats.pages,
+            torn_records = stats.torn_records,
+            ?took,
+            "a store was opened"
+        );
         Ok(Opened { store: Arc::new(store), _owner: owner })
     }
 
@@ -213,9 +228,13 @@ impl Store {
                     return self.bury(page, place, head, g);
                 }
                 Some(found) if self.index.shard(hash).replace(hash, found.place, place) => {
+                    self.count_user(Some(head), Some(found.head));
                     return self.bury(&found.page, found.place, found.head, g);
                 }
-                None if self.insert(hash, &places, place, 0)? => return Ok(()),
+                None if self.insert(hash, &places, place, 0)? => {
+                    self.count_user(Some(head), None);
+                    return Ok(());
+                }
                 // Another task has changed the index.
                 Some(_) | None => {}
             }

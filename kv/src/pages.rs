@@ -326,6 +326,7 @@ impl Pages {
             if lock(&page.copy).take().is_some() {
                 self.give(COPY_BYTES);
                 self.counts.evicted.fetch_add(1, Ordering::Relaxed);
+                tracing::trace!(page = number, "a page was evicted");
                 return true;
             }
         }

@@ -71,6 +71,11 @@ impl Head {
         (self.0 >> LENGTH_SHIFT) as u16 as usize
     }
 
+    /// The bytes of the key and the value.
+    pub(crate) fn user_bytes(self) -> u64 {
+        (KEY_BYTES + self.value_bytes()) as u64
+    }
+
     /// The words of the record.
     pub(crate) fn words(self) -> usize {
         words_of(self.value_bytes(), self.is_encrypted())

@@ -56,6 +56,7 @@ pub(crate) struct Lane {
 
 /// A store, for all compute threads of its process.
 pub struct Store {
+    pub(crate) name: Box<str>,
     pub(crate) root: RemotePtr<StoreRoot>,
     pub(crate) index: Index,
     pub(crate) pages: Pages,
@@ -68,6 +69,8 @@ pub struct Store {
     pub(crate) sequence: AtomicU64,
     /// The most that pages may take, in percent of the live records.
     most_percent: u64,
+    /// The bytes of keys and values of the records to which the index leads. For a moment it may have wrapped below 0: one thread subtracts what another one is about to add.
+    user_bytes: AtomicU64,
     /// The bytes of the budget that new keys leave for pages: what changes need, and what the index may need more when the store is opened again.
     left_bytes: usize,
     rebuilding: AtomicBool,
@@ -106,6 +109,7 @@ pub(crate) struct Found {
 
 impl Store {
     pub(crate) fn new(
+        name: &str,
         (root, identity): (RemotePtr<StoreRoot>, [u64; 2]),
         options: &Options,
         openings: u32,
@@ -116,6 +120,7 @@ impl Store {
         // Each lane has a page, and one page is rebuilt, for which a lane opens another one.
         let working = 2 * threads * (COPY_BYTES + PAGE_BYTES) + REBUILDING_BYTES + OPENING_BYTES;
         let store = Self {
+            name: name.into(),
             root,
             index: Index::new(),
             pages: Pages::new(most_pages, options.local_bytes),
@@ -126,13 +131,14 @@ impl Store {
             lanes: (0..threads).map(|_| Default::default()).collect(),
             sequence: AtomicU64::new(0),
             most_percent: 100 + u64::from(options.rebuild_percent),
+            user_bytes: AtomicU64::new(0),
             left_bytes: working.max(options.local_bytes / 32),
             rebuilding: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
         };
         // What is always there.
-        let own = size_of::<Self>() + ARC_BYTES + size_of_val(&*store.lanes);
+        let own = size_of::<Self>() + store.name.len() + ARC_BYTES + size_of_val(&*store.lanes);
         let fixed = own + store.index.bytes() + store.pages.table_bytes();
         // The list of copies has four bytes for each that the budget has room for.
         let least = fixed - store.pages.clock_bytes() + working;
@@ -199,6 +205,7 @@ impl Store {
             loop {
                 let (Some(found), _) = self.find(&key, hash, g).await? else { return Ok(false) };
                 if self.index.shard(hash).remove(hash, found.place) {
+                    self.count_user(None, Some(found.head));
                     self.bury(&found.page, found.place, found.head, g)?;
                     break;
                 }
@@ -219,12 +226,16 @@ impl Store {
     /// Returns what the store has, and what it has done.
     pub fn stats(&self) -> Stats {
         let counts = &self.pages.counts;
+        let live_bytes = 8 * self.pages.live_words.load(Ordering::Relaxed);
+        let far_bytes = (self.pages.count.load(Ordering::Relaxed) * COPY_BYTES) as u64;
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Stats {
             records: self.index.records() as u64,
-            live_bytes: 8 * of(&self.pages.live_words),
+            user_bytes: of(&self.user_bytes).cast_signed().max(0).cast_unsigned(),
+            live_bytes,
+            dead_bytes: far_bytes.saturating_sub(live_bytes),
             pages: self.pages.count.load(Ordering::Relaxed) as u64,
-            far_bytes: (self.pages.count.load(Ordering::Relaxed) * crate::pages::COPY_BYTES) as u64,
+            far_bytes,
             local_bytes: self.pages.used_bytes() as u64,
             local_pages: self.pages.copies() as u64,
             hits: of(&counts.hits),
@@ -365,7 +376,7 @@ impl Store {
                 return Ok(false);
             }
             let new = self.append(0, &words, ct, g).await?;
-            let is_put = self.link(&key, hash, new.place, only_present, g).await?;
+            let is_put = self.link(&key, hash, &new, only_present, g).await?;
             if is_put {
                 new.is_linked.set(true);
             }
@@ -380,14 +391,15 @@ impl Store {
         &self,
         key: &Key,
         hash: u64,
-        new: Place,
+        new: &Added<'_>,
         only_present: bool,
         g: &Guard<'_>,
     ) -> Result<bool> {
         loop {
             let (found, places) = self.find(key, hash, g).await?;
             if let Some(found) = found {
-                if self.index.shard(hash).replace(hash, found.place, new) {
+                if self.index.shard(hash).replace(hash, found.place, new.place) {
+                    self.count_user(Some(new.head), Some(found.head));
                     self.bury(&found.page, found.place, found.head, g)?;
                     return Ok(true);
                 }
@@ -396,7 +408,8 @@ impl Store {
             if only_present {
                 return Ok(false);
             }
-            if self.insert(hash, &places, new, self.left_bytes)? {
+            if self.insert(hash, &places, new.place, self.left_bytes)? {
+                self.count_user(Some(new.head), None);
                 return Ok(true);
             }
         }
@@ -425,6 +438,12 @@ impl Store {
             return Err(Error::other("too many keys have nearly the same hash"));
         }
         Ok(true)
+    }
+
+    /// Counts the bytes of a record to which the index leads now, and of the one to which it has led before.
+    pub(crate) fn count_user(&self, new: Option<Head>, old: Option<Head>) {
+        let [new, old] = [new, old].map(|head| head.map_or(0, Head::user_bytes));
+        self.user_bytes.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
     }
 
     /// The most pages.
@@ -656,6 +675,7 @@ impl Store {
         self.root.pages().at(number.into()).store(g, RemotePtr::<FarPage>::NULL).await?;
         self.pages.remove(number);
         self.pages.counts.rebuilt.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(page = number, "a page was rebuilt");
         g.sched_reclaim(page.far.shared(g)).await?;
         self.pages.give_number(number);
         Ok(())

@@ -70,10 +70,15 @@ async fn compare(
         }
     }
     let bytes = model.values().map(|value| value.len() as u64 + 16).sum();
+    let words = |value: &Vec<u8>| 1 + (value.len() as u64 + 16).div_ceil(8);
+    let live_bytes = 8 * model.values().map(words).sum::<u64>();
     for name in 0..keys {
         assert_eq!(store.read(&key(name), ct).await?.as_ref(), model.get(&name), "key {name}");
     }
-    assert_eq!(store.stats().records, model.len() as u64);
+    let stats = store.stats();
+    assert_eq!((stats.records, stats.user_bytes), (model.len() as u64, bytes));
+    assert!(stats.live_bytes == live_bytes || encrypts && stats.live_bytes > live_bytes, "{stats:?}");
+    assert_eq!(stats.live_bytes + stats.dead_bytes, stats.far_bytes);
     Ok(bytes)
 }
 
@@ -96,6 +101,9 @@ fn answers_are_those_of_a_map_in_a_quarter_of_the_memory() {
                 );
                 let amplification = stats.far_bytes as f64 / bytes as f64;
                 assert!(encrypts || amplification <= 1.3, "{amplification}: {stats:?}, {bytes} bytes");
+                assert!((stats.amplification() - amplification).abs() < 1e-9);
+                let reads = stats.hits + stats.record_reads + stats.page_reads;
+                assert!((stats.hit_rate() * reads as f64 - stats.hits as f64).abs() < 1e-3);
             }
             Ok(())
         });
@@ -107,11 +115,17 @@ fn a_store_that_is_opened_again_has_what_was_written() {
     let cluster = Cluster::connect("local:size=64MiB").unwrap();
     let options = options(1 << 20, 32 << 20).with_key([7; 32]);
     let mut expected = HashMap::new();
+    let mut counted = (0, 0, 0);
     for opening in 0..3_u64 {
         let before = expected.clone();
         let run = cluster.run(1, async |ct| {
             let store = Store::open("store", &options, ct).await?;
             let mut now = before.clone();
+            let count = || {
+                let stats = store.stats();
+                (stats.records, stats.user_bytes, stats.live_bytes)
+            };
+            assert_eq!(count(), counted);
             for (name, value) in &now {
                 assert_eq!(store.read(&key(*name), ct).await?.as_ref(), Some(value), "opening {opening}");
             }
@@ -128,9 +142,11 @@ fn a_store_that_is_opened_again_has_what_was_written() {
                     now.insert(name, value);
                 }
             }
-            Ok(now)
+            Ok((now, count()))
         });
-        expected = run.unwrap().remove(0);
+        (expected, counted) = run.unwrap().remove(0);
+        let bytes: u64 = expected.values().map(|value| value.len() as u64 + 16).sum();
+        assert_eq!(counted.1, bytes);
     }
 }
 
@@ -175,11 +191,15 @@ fn threads_share_a_store() {
         })
         .await?;
         ct.barrier("worked").await?;
-        let mut records = 0;
+        let (mut records, mut bytes, mut live_bytes) = (0, 0, 0);
         for name in 0..KEYS {
-            records += u64::from(store.read(&key(name), ct).await?.is_some());
+            let Some(value) = store.read(&key(name), ct).await? else { continue };
+            records += 1;
+            bytes += 16 + value.len() as u64;
+            live_bytes += 8 * (1 + (16 + value.len() as u64).div_ceil(8));
         }
-        assert_eq!(store.stats().records, records);
+        let stats = store.stats();
+        assert_eq!((stats.records, stats.user_bytes, stats.live_bytes), (records, bytes, live_bytes));
         ct.barrier("compared").await?;
         drop(owner);
         ct.barrier("closed").await?;
