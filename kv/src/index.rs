@@ -113,11 +113,16 @@ impl Shard {
         let segment = &self.segments[self.segment_of(hash as u32)];
         if usize::from(segment.used) < SLOTS {
             0
-        } else if u32::from(segment.depth) == self.depth {
-            SEGMENT_BYTES + self.directory.len() * size_of::<u32>()
         } else {
-            SEGMENT_BYTES
+            let is_deepest = u32::from(segment.depth) == self.depth;
+            let directory = if is_deepest { self.directory.len() * size_of::<u32>() } else { 0 };
+            SEGMENT_BYTES + self.more_segments() * size_of::<Box<Segment>>() + directory
         }
+    }
+
+    /// Returns for how many more segments the vector will have room before another one is added.
+    fn more_segments(&self) -> usize {
+        if self.segments.len() < self.segments.capacity() { 0 } else { (self.segments.len() / 4).max(4) }
     }
 
     /// Adds a record. Returns `false` if so many others have nearly the same hash that there is no room.
@@ -155,6 +160,7 @@ impl Shard {
         }
         **old = *low;
         let new = self.segments.len() as u32;
+        self.segments.reserve_exact(self.more_segments());
         self.segments.push(high);
         for (position, segment) in self.directory.iter_mut().enumerate() {
             let hash = (position as u32) << (u32::BITS - self.depth);
@@ -164,7 +170,8 @@ impl Shard {
         }
     }
 
-    fn bytes(&self) -> usize {
+    /// Returns the bytes that it has allocated.
+    pub(crate) fn bytes(&self) -> usize {
         self.segments.len() * SEGMENT_BYTES
             + self.segments.capacity() * size_of::<Box<Segment>>()
             + self.directory.capacity() * size_of::<u32>()
@@ -193,7 +200,7 @@ impl Index {
 
     /// Returns the bytes that it takes.
     pub(crate) fn bytes(&self) -> usize {
-        self.sum(Shard::bytes)
+        self.sum(Shard::bytes) + size_of_val(&*self.shards)
     }
 
     fn sum(&self, of: impl Fn(&Shard) -> usize) -> usize {

@@ -18,7 +18,8 @@
 //! 1. **One process** has a store, all of its compute threads share it, and operations on a key are linearizable: a write takes effect when the index leads to its record.
 //! 2. **A write that has returned is not lost** when the process is killed, nor is it undone: its record, and the state of the one that it replaces, were posted in this order before it returned. On
 //!    `local:` and `shm:`, what is posted is in far memory. On other fabrics the last writes of a process that is killed may never arrive: wait for them by [`flush`](farfield::ComputeThread::flush) where that matters.
-//! 3. **The budget** of local memory is kept. What is not counted is what operations need for themselves, some KiB each.
+//! 3. **The budget** of local memory is kept: the index, what is known of each page, the copies of pages, and the buffers of operations that have the size of a page. What is not counted is what operations need
+//!    for themselves besides, less than 12 KiB each and three times the value. New keys are refused before the index takes what changes of the others need.
 //! 4. **A nonce is used once**, also if the store is opened again: it has the number of the opening, which is counted in far memory, and that of the record.
 //!
 //! # Why a rebuild misses no update
@@ -57,6 +58,10 @@
 //! ```
 
 mod error;
+#[cfg(any(fuzzing, test))]
+mod exercise;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod handle;
 mod index;
 mod lists;

@@ -1,6 +1,6 @@
 //! Opening a store: the index is made anew of the pages.
 //!
-//! All pages are read, 16 at a time. A record that is whole and live is that of its key. Two records of a key are live if a process ended between the WRITE of the newer one and that of the older one's
+//! All pages are read, 16 at a time if the budget has room for them. A record that is whole and live is that of its key. Two records of a key are live if a process ended between the WRITE of the newer one and that of the older one's
 //! state, or while a page was rebuilt: the later one in the later page is taken, and the other one is marked as dead. Neither write was acknowledged, or both records are the same.
 
 use std::ops::Deref;
@@ -12,7 +12,7 @@ use farfield::{Error, LinkWord, LockGuard};
 
 use crate::index::Place;
 use crate::options::Options;
-use crate::pages::{FarPage, PAGE_BYTES, PAGE_WORDS, Page, State};
+use crate::pages::{COPY_BYTES, FarPage, PAGE_BYTES, PAGE_WORDS, Page, State};
 use crate::record::{self, Head};
 use crate::store::{FORMAT, Store, StoreRoot, records};
 
@@ -45,12 +45,24 @@ impl Deref for Opened<'_> {
 impl Drop for Opened<'_> {
     fn drop(&mut self) {
         self.store.close();
+        let stats = self.store.stats();
+        tracing::info!(
+            store = &*self.store.name,
+            records = stats.records,
+            pages = stats.pages,
+            "a store was closed"
+        );
     }
+}
+
+fn exhausted() -> Error {
+    Error::other(
+        "the budget of local memory is exhausted: the index has no room for the records that the store has",
+    )
 }
 
 impl Store {
     /// Opens the store of a name, or makes an empty one. A round trip for each 16 pages, and some.
-    ///
     ///
     /// # Errors
     /// Those that say so if another process has the store, if it was made by another version or for another `far_bytes`, if it has encrypted records of another key, or if
@@ -66,7 +78,15 @@ impl Store {
         threads: usize,
         ct: &'ct ComputeThread,
     ) -> Result<Opened<'ct>> {
-        let most_pages = options.most_pages();
+        let (began, most_pages) = (ct.now(), options.most_pages());
+        // Each thread has two pages, and one more for rebuilding others.
+        let least_pages = 3 * threads + 1;
+        if (most_pages as usize) < least_pages {
+            let least = least_pages * COPY_BYTES;
+            let why =
+                format!("far_bytes: {} is too little: {least} bytes are needed at least", options.far_bytes);
+            return Err(Error::other(why));
+        }
         let create = async || {
             let pages = vec![LinkWord::default(); most_pages as usize];
             StoreRoot::new_in(ct, StoreRoot::init(FORMAT, [ct.random(), ct.random()], pages))
@@ -101,7 +121,7 @@ impl Store {
         owner.recovered();
         let openings = root.openings().fetch_add(ct, 1).await?;
         let openings = u32::try_from(openings).map_err(|_| refused("it was opened too often".to_owned()))?;
-        let store = Self::new((root, identity), options, openings, threads, ct)?;
+        let store = Self::new(name, (root, identity), options, openings, threads, ct)?;
         let key = root.key().load(ct).await?;
         match &store.cipher {
             None if key != 0 => return Err(refused("it has a key, and none was given".to_owned())),
@@ -112,28 +132,54 @@ impl Store {
             _ => {}
         }
         store.find_records(ct).await?;
+        let (stats, took) = (store.stats(), ct.now().saturating_sub(began));
+        tracing::info!(
+            store = name,
+            records = stats.records,
+            pages = stats.pages,
+            torn_records = stats.torn_records,
+            ?took,
+            "a store was opened"
+        );
         Ok(Opened { store: Arc::new(store), _owner: owner })
     }
 
     /// Adds what the pages have to the index.
     async fn find_records(&self, ct: &ComputeThread) -> Result<()> {
         let most = self.most_pages();
-        let mut found = Vec::new();
         for first in (0..most).step_by(LINKS_PER_READ as usize) {
             let g = &ct.pin();
             let range = first..(first + LINKS_PER_READ).min(most);
             let links = g.chain(op::load_range(self.root.pages(), range)).submit().await?;
             let links = (first as u32..).zip(links).filter(|(_, link)| !link.is_null());
-            found.extend(links.map(|(number, link)| (number, link.as_ptr())));
-        }
-        let mut taken: Vec<u32> = found.iter().map(|(number, _)| *number).collect();
-        taken.sort_unstable();
-        self.pages.take_numbers(|number| taken.binary_search(&number).is_ok());
-        for some in found.chunks(TASKS) {
-            ct.tasks(some.len(), async |task| self.find_records_of(some[task].0, some[task].1, ct).await)
-                .await?;
+            let found: Vec<_> = links.map(|(number, link)| (number, link.as_ptr())).collect();
+            self.pages.take_numbers(|number| found.binary_search_by_key(&number, |found| found.0).is_ok());
+            let mut rest = &found[..];
+            while !rest.is_empty() {
+                let tasks = self.take_buffers(rest.len().min(TASKS))?;
+                let (some, others) = rest.split_at(tasks);
+                rest = others;
+                let read = ct
+                    .tasks(tasks, async |task| self.find_records_of(some[task].0, some[task].1, ct).await)
+                    .await;
+                self.pages.give(tasks * COPY_BYTES);
+                read?;
+            }
         }
         self.settle(ct).await
+    }
+
+    /// Takes the bytes of buffers for at most so many pages, if the budget has as many again for the index. Returns the number of pages.
+    fn take_buffers(&self, most: usize) -> Result<usize> {
+        let mut pages = most;
+        while pages > 1 && !self.pages.take(2 * pages * COPY_BYTES) {
+            pages /= 2;
+        }
+        if pages > 1 {
+            self.pages.give(pages * COPY_BYTES);
+            return Ok(pages);
+        }
+        self.pages.take(COPY_BYTES).then_some(1).ok_or_else(exhausted)
     }
 
     async fn find_records_of(&self, number: u32, far: RemotePtr<FarPage>, ct: &ComputeThread) -> Result<()> {
@@ -141,10 +187,10 @@ impl Store {
         let all = 0..PAGE_WORDS as u64;
         let (read, words) = g.chain((op::read(far), op::load_range(far.words(), all))).submit().await?;
         self.sequence.fetch_max(read.sequence + 1, Ordering::Relaxed);
-        let page = Arc::new(Page::new(number, far, read.sequence, State::Full));
-        if !self.pages.take(PAGE_BYTES) {
-            return Err(Error::other("`local_bytes` is too little for what is known of the store's pages"));
+        if !self.pages.take_for_good(PAGE_BYTES, 0) {
+            return Err(exhausted());
         }
+        let page = Arc::new(Page::new(number, far, read.sequence, State::Full));
         self.pages.add(Arc::clone(&page));
         let mut end = 0;
         for (first, record) in records(&words) {
@@ -182,12 +228,101 @@ impl Store {
                     return self.bury(page, place, head, g);
                 }
                 Some(found) if self.index.shard(hash).replace(hash, found.place, place) => {
+                    self.count_user(Some(head), Some(found.head));
                     return self.bury(&found.page, found.place, found.head, g);
                 }
-                None if self.insert(hash, &places, place)? => return Ok(()),
+                None if self.insert(hash, &places, place, 0)? => {
+                    self.count_user(Some(head), None);
+                    return Ok(());
+                }
                 // Another task has changed the index.
                 Some(_) | None => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: u8 = 3;
+
+    fn options() -> Options {
+        let mut options = Options::default();
+        (options.local_bytes, options.far_bytes) = (1 << 20, 1 << 20);
+        options
+    }
+
+    fn value(store: &Store, number: u8) -> impl AsyncFn(&ComputeThread) -> Option<Vec<u8>> + '_ {
+        async move |ct| store.read(&[number; 16], ct).await.unwrap()
+    }
+
+    /// Puts words behind the records of the only page that has some, as a process that is killed does.
+    async fn leave(store: &Store, words: &[u64], ct: &ComputeThread) -> Result<()> {
+        let used = |page: &Arc<Page>| page.used.load(Ordering::Relaxed) > 0;
+        let page = (0..store.most_pages()).find_map(|number| store.pages.get(number as u32).filter(used));
+        let page = page.expect("a page with records");
+        let first = page.used.load(Ordering::Relaxed).into();
+        ct.pin().chain(op::store_range(page.far.words(), first, words)).submit().await
+    }
+
+    /// Writes some records, leaves words behind them, and opens the store twice.
+    fn opened_after(words: &[u64], check: impl AsyncFn(&Store, &ComputeThread) + Sync) {
+        let run = Cluster::connect("local:").unwrap().run(1, async |ct| {
+            {
+                let store = Store::open("store", &options(), ct).await?;
+                for number in 0..KEYS {
+                    store.write(&[number; 16], &[number; 100], false, ct).await?;
+                }
+                leave(&store, words, ct).await?;
+            }
+            for _ in 0..2 {
+                let store = Store::open("store", &options(), ct).await?;
+                assert_eq!(store.stats().records, KEYS.into());
+                check(&store, ct).await;
+            }
+            Ok(())
+        });
+        run.unwrap();
+    }
+
+    #[test]
+    fn a_record_that_is_not_whole_is_counted_and_not_found() {
+        let record = record::encode(&[KEYS; 16], &[9; 100], None).unwrap();
+        for written in 1..record.len() {
+            opened_after(&record[..written], async |store, ct| {
+                assert_eq!(store.stats().torn_records, 1, "{written} of {} words", record.len());
+                assert_eq!(value(store, KEYS)(ct).await, None);
+                assert_eq!(value(store, 1)(ct).await, Some(vec![1; 100]));
+            });
+        }
+    }
+
+    #[test]
+    fn of_two_live_records_of_a_key_the_later_one_is_found() {
+        let record = record::encode(&[1; 16], b"later", None).unwrap();
+        opened_after(&record, async |store, ct| {
+            assert_eq!(store.stats().torn_records, 0);
+            assert_eq!(value(store, 1)(ct).await.as_deref(), Some(&b"later"[..]));
+            assert_eq!(value(store, 2)(ct).await, Some(vec![2; 100]));
+        });
+    }
+
+    #[test]
+    fn a_store_of_another_format_is_refused() {
+        let run = Cluster::connect("local:").unwrap().run(1, async |ct| {
+            let pages = vec![LinkWord::default(); options().most_pages() as usize];
+            let create = async || {
+                StoreRoot::new_in(ct, StoreRoot::init(FORMAT + 1, [1, 2], pages.clone()))
+                    .await?
+                    .write(ct)
+                    .await
+            };
+            ct.root_or_init("store", create).await?;
+            Store::open("store", &options(), ct).await.map(drop)
+        });
+        let refused = run.unwrap_err().to_string();
+        assert!(refused.contains(&format!("it has the format {:#x}", FORMAT + 1)), "{refused}");
     }
 }

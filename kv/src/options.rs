@@ -75,8 +75,12 @@ impl Options {
 pub struct Stats {
     /// Keys.
     pub records: u64,
+    /// Bytes of their keys and values.
+    pub user_bytes: u64,
     /// Bytes of their records.
     pub live_bytes: u64,
+    /// Bytes of pages that have no live record: dead records, what is left at the end of pages, and what pages have not been filled with yet.
+    pub dead_bytes: u64,
     /// Pages.
     pub pages: u64,
     /// Bytes of far memory that pages take.
@@ -97,4 +101,18 @@ pub struct Stats {
     pub rebuilt_pages: u64,
     /// Records that were not whole when the store was opened.
     pub torn_records: u64,
+}
+
+#[allow(clippy::cast_precision_loss)] // beyond 2^53
+impl Stats {
+    /// Returns the share of the records that were found in local memory, of all that were looked for: 0 to 1. 1 if there were none.
+    pub fn hit_rate(&self) -> f64 {
+        let all = self.hits + self.record_reads;
+        if all == 0 { 1.0 } else { self.hits as f64 / all as f64 }
+    }
+
+    /// Returns the bytes of far memory that pages take, over those of keys and values. 0 if there are no records.
+    pub fn amplification(&self) -> f64 {
+        if self.user_bytes == 0 { 0.0 } else { self.far_bytes as f64 / self.user_bytes as f64 }
+    }
 }

@@ -5,8 +5,9 @@
 //!
 //! # The budget
 //!
-//! What is counted: the index, what is known of each page, and what is kept of pages. Something is dropped before anything is allocated that would exceed the budget. What that is, a CLOCK decides
-//! (Corbató, 1968), which goes round the pages: a copy that was not used since the last round, or all records of a page that were not. A record that is read but once is dropped in the first round.
+//! What is counted: the index, what is known of each page, what is kept of pages, and the buffers of operations that have the size of a page. Something is dropped before anything is allocated that would
+//! exceed the budget. What that is, a CLOCK decides (Corbató, 1968), which goes round the pages: a copy that was not used since the last round, or all records of a page that were not. A record that is
+//! read but once is dropped in the first round. The tables of pages have their final size from the beginning.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +18,12 @@ use crate::lists::Lists;
 
 /// The words of a page's records. With what the page and its block need besides, it is 16 KiB.
 pub(crate) const PAGE_WORDS: usize = 2045;
-/// The bytes of a copy in local memory.
+/// The bytes of a copy in local memory, or of a buffer for a page.
 pub(crate) const COPY_BYTES: usize = PAGE_WORDS * 8 + 16;
 /// What is known of a page takes so much local memory, besides what is kept for each number that a page may have.
-pub(crate) const PAGE_BYTES: usize = size_of::<Page>() + 16;
+pub(crate) const PAGE_BYTES: usize = size_of::<Page>() + ARC_BYTES;
+/// The counts of an `Arc`.
+pub(crate) const ARC_BYTES: usize = 2 * size_of::<usize>();
 /// Set in the live words of a page that was removed.
 const REMOVED: u32 = 1 << 31;
 /// The lists of full pages: by how many of their words are live.
@@ -189,6 +192,8 @@ pub(crate) struct Pages {
     budget: usize,
     /// The bytes of local memory that are counted.
     used: AtomicUsize,
+    /// Those of copies and records.
+    kept: AtomicUsize,
     pub(crate) count: AtomicUsize,
     pub(crate) live_words: AtomicU64,
     pub(crate) counts: Counts,
@@ -230,7 +235,7 @@ impl Drop for Reading<'_> {
         if let Some(index) = local.kept.iter().position(is_over) {
             local.kept.swap_remove(index);
             local.kept.shrink_to_fit();
-            self.pages.give(Kept::bytes(self.words.into()));
+            self.pages.give_kept(Kept::bytes(self.words.into()));
         }
     }
 }
@@ -245,6 +250,7 @@ impl Pages {
             full: Mutex::new(Lists::new(FILLS, most)),
             budget,
             used: AtomicUsize::new(0),
+            kept: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             live_words: AtomicU64::new(0),
             counts: Counts::default(),
@@ -270,9 +276,10 @@ impl Pages {
         std::mem::replace(&mut *lock(self.table.get(number as usize)?), page)
     }
 
-    /// Takes the number of no page.
-    pub(crate) fn take_number(&self) -> Option<u32> {
-        lock(&self.free).pop()
+    /// Takes the number of no page, if more than `left` are free.
+    pub(crate) fn take_number(&self, left: usize) -> Option<u32> {
+        let mut free = lock(&self.free);
+        if free.len() > left { free.pop() } else { None }
     }
 
     /// Gives it back.
@@ -302,9 +309,10 @@ impl Pages {
         let mut local = lock(&page.local);
         local.is_removed = true;
         if local.copy.take().is_some() {
-            self.give(COPY_BYTES);
+            self.give_kept(COPY_BYTES);
         }
         self.drop_kept(&mut local, |_| true);
+        drop(local);
         // Records that are being buried still count as live; they will not be counted as dead.
         let live = page.live.fetch_or(REMOVED, Ordering::AcqRel);
         self.live_words.fetch_sub(live.into(), Ordering::Relaxed);
@@ -398,6 +406,11 @@ impl Pages {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    fn give_kept(&self, bytes: usize) {
+        self.kept.fetch_sub(bytes, Ordering::Relaxed);
+        self.give(bytes);
+    }
+
     /// The bytes of local memory that are counted.
     pub(crate) fn used_bytes(&self) -> usize {
         self.used.load(Ordering::Relaxed)
@@ -408,8 +421,15 @@ impl Pages {
         lock(&self.clock).len()
     }
 
+    /// Takes bytes that are never given back. Returns `false` if less than `left` bytes of the budget would be left for copies, records and buffers.
+    pub(crate) fn take_for_good(&self, bytes: usize, left: usize) -> bool {
+        let lasting = self.used.load(Ordering::Relaxed).saturating_sub(self.kept.load(Ordering::Relaxed));
+        lasting + bytes + left <= self.budget && self.take(bytes)
+    }
+
     /// Puts the copy of a page into local memory, for which the bytes were taken.
     pub(crate) fn keep(&self, page: &Page, copy: Copy) {
+        self.kept.fetch_add(COPY_BYTES, Ordering::Relaxed);
         lock(&page.local).copy = Some(copy);
         lock(&self.clock).push(0, page.number);
     }
@@ -426,6 +446,7 @@ impl Pages {
             self.give(bytes);
             return None;
         }
+        self.kept.fetch_add(bytes, Ordering::Relaxed);
         local.kept.reserve_exact(1);
         local.kept.push(Kept { first, was_touched: false, words: Box::default() });
         Some(Reading { pages: self, page, first, words })
@@ -453,7 +474,7 @@ impl Pages {
         });
         if dropped > 0 {
             local.kept.shrink_to_fit();
-            self.give(bytes);
+            self.give_kept(bytes);
         }
         dropped
     }
@@ -473,8 +494,9 @@ impl Pages {
                     continue;
                 }
                 local.copy = None;
-                self.give(COPY_BYTES);
+                self.give_kept(COPY_BYTES);
                 self.counts.evicted_pages.fetch_add(1, Ordering::Relaxed);
+                tracing::trace!(page = number, "a page was evicted");
                 return true;
             }
             let dropped = self.drop_kept(&mut local, |kept| !std::mem::take(&mut kept.was_touched));
@@ -487,5 +509,126 @@ impl Pages {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy() -> Copy {
+        (0..PAGE_WORDS).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    fn added(pages: &Pages, number: u32) -> Arc<Page> {
+        let page = Arc::new(Page::new(number, RemotePtr::NULL, u64::from(number), State::Full));
+        assert!(pages.take(PAGE_BYTES));
+        pages.add(Arc::clone(&page));
+        page
+    }
+
+    fn is_here(page: &Page, first: u16) -> bool {
+        matches!(page.find(first, 3, |_| (), |_| ()), Looked::Found(()))
+    }
+
+    #[test]
+    fn a_record_that_was_read_while_its_page_was_removed_is_dropped() {
+        let pages = Pages::new(4, 1 << 20);
+        for is_kept_before in [true, false] {
+            let page = added(&pages, 0);
+            let reading = pages.reads(&page, 5, 3).unwrap();
+            assert!(pages.reads(&page, 5, 3).is_none(), "it is being read");
+            assert!(matches!(page.find(5, 3, |_| (), |_| ()), Looked::BeingRead));
+            if is_kept_before {
+                reading.keep(&[1, 2, 3]);
+                assert!(is_here(&page, 5));
+                assert_eq!((pages.local_pages(), pages.used_bytes()), (1, Kept::bytes(3) + PAGE_BYTES));
+                pages.remove(&page);
+            } else {
+                pages.remove(&page);
+                reading.keep(&[1, 2, 3]);
+            }
+            assert_eq!((pages.local_pages(), pages.used_bytes()), (0, 0));
+            assert!(!is_here(&page, 5) && pages.reads(&page, 5, 3).is_none());
+        }
+    }
+
+    #[test]
+    fn a_read_that_is_dropped_or_buried_leaves_nothing() {
+        let pages = Pages::new(4, 1 << 20);
+        let page = added(&pages, 0);
+        drop(pages.reads(&page, 5, 3).unwrap());
+        assert_eq!(pages.used_bytes(), PAGE_BYTES);
+        pages.reads(&page, 5, 3).unwrap().keep(&[1, 2, 3]);
+        pages.reads(&page, 8, 4).unwrap().keep(&[1, 2, 3, 4]);
+        pages.bury(&page, 5, 0);
+        assert!(!is_here(&page, 5) && is_here(&page, 8));
+        assert_eq!(pages.used_bytes(), PAGE_BYTES + Kept::bytes(4));
+    }
+
+    #[test]
+    fn copies_and_records_are_dropped_in_turn_until_there_is_room() {
+        let records = 2 * Kept::bytes(3);
+        let pages = Pages::new(4, 4 * PAGE_BYTES + 2 * COPY_BYTES + records);
+        let all: Vec<_> = (0..4).map(|number| added(&pages, number)).collect();
+        for page in &all[..2] {
+            assert!(pages.take(COPY_BYTES));
+            pages.keep(page, copy());
+        }
+        pages.reads(&all[2], 5, 3).unwrap().keep(&[1, 2, 3]);
+        pages.reads(&all[2], 8, 3).unwrap().keep(&[4, 5, 6]);
+        // The first one was used, and so was one of the records.
+        assert!(is_here(&all[0], 0) && is_here(&all[2], 8));
+        assert!(pages.take(COPY_BYTES));
+        assert!(all[0].copy().is_some() && all[1].copy().is_none());
+        assert!(pages.take(Kept::bytes(3)));
+        assert!(!is_here(&all[2], 5) && is_here(&all[2], 8));
+        // One that is being filled stays.
+        assert!(all[0].turn(State::Full, State::Filling));
+        assert!(pages.take(Kept::bytes(3)), "instead of the other record");
+        assert!(!pages.take(1));
+        assert_eq!((pages.local_pages(), pages.kept.load(Ordering::Relaxed)), (1, COPY_BYTES));
+    }
+
+    #[test]
+    fn the_emptiest_page_is_found() {
+        let pages = Pages::new(10, 1 << 20);
+        let all: Vec<_> = (0..10).map(|number| added(&pages, number)).collect();
+        for (page, words) in all.iter().zip((1000..2000).step_by(100)) {
+            pages.count_live(page, words);
+            pages.has_filled(page);
+        }
+        // They were listed before they had live words.
+        for page in &all {
+            pages.count_dead(page, 40);
+        }
+        all[0].pending.fetch_add(1, Ordering::Relaxed);
+        assert!(pages.take_emptiest(1000).is_none());
+        let emptiest = pages.take_emptiest(1100).unwrap();
+        assert_eq!(emptiest.number, 1, "the first one has a record that is pending");
+        pages.count_dead(&all[9], 1800);
+        assert_eq!(pages.take_emptiest(1100).unwrap().number, 9);
+        pages.remove(&all[9]);
+        pages.stays(&emptiest);
+        assert_eq!(pages.take_emptiest(1100).unwrap().number, 1);
+        assert!(pages.take_emptiest(1100).is_none());
+    }
+
+    #[test]
+    fn bytes_are_taken_for_good_only_if_enough_is_left() {
+        let pages = Pages::new(4, 4 * COPY_BYTES);
+        let page = added(&pages, 0);
+        assert!(pages.take(COPY_BYTES));
+        pages.keep(&page, copy());
+        assert!(!pages.take_for_good(2 * COPY_BYTES, 2 * COPY_BYTES));
+        assert!(pages.take_for_good(2 * COPY_BYTES, COPY_BYTES), "a copy can be dropped");
+        assert!(!pages.take_for_good(COPY_BYTES, COPY_BYTES));
+    }
+
+    #[test]
+    fn the_last_numbers_are_left() {
+        let pages = Pages::new(3, 0);
+        assert!(pages.take_number(1).is_some() && pages.take_number(1).is_some());
+        assert_eq!((pages.take_number(1), pages.take_number(0)), (None, Some(2)));
     }
 }

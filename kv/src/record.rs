@@ -32,11 +32,11 @@ const DEAD: u64 = 0x5a;
 const ENCRYPTED: u64 = 1 << 8;
 const UNUSED: u64 = 0xfe00;
 const LENGTH_SHIFT: u32 = 16;
-const CHECK_SHIFT: u32 = 32;
+pub(crate) const CHECK_SHIFT: u32 = 32;
 
-const TAG_BYTES: usize = 16;
+pub(crate) const TAG_BYTES: usize = 16;
 /// The identity of the key, and the nonce.
-const HEADER_BYTES: usize = 4 + NONCE_LEN;
+pub(crate) const HEADER_BYTES: usize = 4 + NONCE_LEN;
 
 /// What records are encrypted by.
 pub(crate) struct Cipher {
@@ -71,6 +71,11 @@ impl Head {
 
     pub(crate) fn value_bytes(self) -> usize {
         (self.0 >> LENGTH_SHIFT) as u16 as usize
+    }
+
+    /// The bytes of the key and the value.
+    pub(crate) fn user_bytes(self) -> u64 {
+        (KEY_BYTES + self.value_bytes()) as u64
     }
 
     /// The words of the record.
@@ -136,6 +141,12 @@ fn check(head: u64, rest: &[u8]) -> u32 {
     hasher.finalize()
 }
 
+fn check_of(head: Head, words: &[u64]) -> u32 {
+    let mut bytes = vec![0; 8 * (words.len() - 1)];
+    words.copy_to(1, &mut bytes);
+    check(head.constant(), &bytes)
+}
+
 /// Makes a record. It is encrypted if there is a cipher, with a nonce that was never used with it. The value must not be longer than [`MOST_VALUE_BYTES`].
 pub(crate) fn encode(
     key: &Key,
@@ -169,16 +180,18 @@ pub(crate) fn encode(
 /// Returns whether a record is as it was written, but for its state.
 pub(crate) fn is_whole(words: &[u64]) -> bool {
     let Some(head) = words.first().and_then(|word| Head::of_word(*word)) else { return false };
-    if words.len() != head.words() {
-        return false;
-    }
-    let mut bytes = vec![0; 8 * (words.len() - 1)];
-    words.copy_to(1, &mut bytes);
-    check(head.constant(), &bytes) == (head.0 >> CHECK_SHIFT) as u32
+    words.len() == head.words() && check_of(head, words) == (head.0 >> CHECK_SHIFT) as u32
+}
+
+/// Returns the head of a record with the checksum that its words have.
+#[cfg(any(fuzzing, test))]
+pub(crate) fn with_check(words: &[u64]) -> u64 {
+    let head = Head(words[0]);
+    head.0 & u64::from(u32::MAX) | u64::from(check_of(head, words)) << CHECK_SHIFT
 }
 
 /// Returns the key and the value of a record that is [whole](is_whole).
-pub(crate) fn decode<W: Words + ?Sized>(words: &W, cipher: Option<&Cipher>) -> Result<(Key, Vec<u8>), Fault> {
+pub(crate) fn decode(words: &[u64], cipher: Option<&Cipher>) -> Result<(Key, Vec<u8>), Fault> {
     let head = head_of(words)?;
     if head.is_encrypted() {
         return decrypt(head, words, cipher);
@@ -254,7 +267,7 @@ mod tests {
             let words = encode(&key, &value, None).unwrap();
             assert_eq!(words.len(), words_of(length, false));
             assert!(is_whole(&words) && Head::of_word(words[0]).unwrap().is_live());
-            assert_eq!(decode(&words[..], None).unwrap(), (key, value.clone()));
+            assert_eq!(decode(&words, None).unwrap(), (key, value.clone()));
             let copy: Vec<AtomicU64> = words.iter().map(|word| AtomicU64::new(*word)).collect();
             let head = Head::of_word(words[0]).unwrap();
             assert_eq!(decode_if(&copy[..], &key, true, None).unwrap(), Some((head, value.clone())));
@@ -264,9 +277,9 @@ mod tests {
             let words = encode(&key, &value, Some((&one, [3; NONCE_LEN]))).unwrap();
             assert!(is_whole(&words) && words.len() == words_of(length, true));
             assert!(8 * (words.len() - words_of(length, false)) <= 44);
-            assert_eq!(decode(&words[..], Some(&one)).unwrap(), (key, value));
-            assert_eq!(decode(&words[..], Some(&other)), Err(Fault::OtherKey));
-            assert_eq!(decode(&words[..], None), Err(Fault::NoKey));
+            assert_eq!(decode(&words, Some(&one)).unwrap(), (key, value));
+            assert_eq!(decode(&words, Some(&other)), Err(Fault::OtherKey));
+            assert_eq!(decode(&words, None), Err(Fault::NoKey));
         }
     }
 
@@ -294,7 +307,7 @@ mod tests {
             let mut words = words.clone();
             words[bit / 64] ^= 1 << (bit % 64);
             let Some(head) = Head::of_word(words[0]) else { continue };
-            let decoded = decode(&words[..], Some(&cipher));
+            let decoded = decode(&words, Some(&cipher));
             let is_padding = bit / 8 >= 8 + HEADER_BYTES + KEY_BYTES + 100 + TAG_BYTES;
             // The checksum and the padding are not secret, nor is whether the record is dead.
             if bit / 64 == 0 && (bit >= CHECK_SHIFT as usize || bit < 8) || is_padding {

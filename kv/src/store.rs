@@ -13,11 +13,18 @@ use siphasher::sip::SipHasher13;
 use crate::error::{Fault, invalid};
 use crate::index::{Index, Place};
 use crate::options::{Options, Stats};
-use crate::pages::{COPY_BYTES, FarPage, Looked, PAGE_BYTES, PAGE_WORDS, Page, Pages, State, lock};
+use crate::pages::{
+    ARC_BYTES, COPY_BYTES, FarPage, Looked, PAGE_BYTES, PAGE_WORDS, Page, Pages, State, lock,
+};
 use crate::record::{self, Cipher, Head, KEY_BYTES, Key, MOST_VALUE_BYTES};
 
 /// The version of the layout in far memory.
 pub(crate) const FORMAT: u64 = 0x6b76_0001;
+
+/// What opening a page takes of the budget: the page and its copy, and two buffers that are freed again.
+const OPENING_BYTES: usize = PAGE_BYTES + 3 * COPY_BYTES;
+/// What rebuilding a page takes of the budget: two buffers of its words, while they are read.
+const REBUILDING_BYTES: usize = 2 * COPY_BYTES;
 
 /// The root of a store.
 #[remote]
@@ -50,6 +57,7 @@ pub(crate) struct Lane {
 
 /// A store, for all compute threads of its process.
 pub struct Store {
+    pub(crate) name: Box<str>,
     pub(crate) root: RemotePtr<StoreRoot>,
     pub(crate) index: Index,
     pub(crate) pages: Pages,
@@ -62,6 +70,10 @@ pub struct Store {
     pub(crate) sequence: AtomicU64,
     /// The most that pages may take, in percent of the live records.
     most_percent: u64,
+    /// The bytes of keys and values of the records to which the index leads. For a moment it may have wrapped below 0: one thread subtracts what another one is about to add.
+    user_bytes: AtomicU64,
+    /// The bytes of the budget that new keys leave for pages: what changes need, and what the index may need more when the store is opened again.
+    left_bytes: usize,
     /// Pages that are being rebuilt.
     rebuilding: AtomicU64,
     /// True once a WRITE has failed.
@@ -134,6 +146,7 @@ impl Places {
 
 impl Store {
     pub(crate) fn new(
+        name: &str,
         (root, identity): (RemotePtr<StoreRoot>, [u64; 2]),
         options: &Options,
         openings: u32,
@@ -141,7 +154,10 @@ impl Store {
         ct: &ComputeThread,
     ) -> Result<Self> {
         let most_pages = options.most_pages();
+        // Each lane has a page, and one page is rebuilt, for which a lane opens another one.
+        let working = 2 * threads * (COPY_BYTES + PAGE_BYTES) + REBUILDING_BYTES + OPENING_BYTES;
         let store = Self {
+            name: name.into(),
             root,
             index: Index::new(),
             pages: Pages::new(most_pages, options.local_bytes),
@@ -152,13 +168,16 @@ impl Store {
             lanes: (0..threads).map(|_| Default::default()).collect(),
             sequence: AtomicU64::new(0),
             most_percent: 100 + u64::from(options.rebuild_percent),
+            user_bytes: AtomicU64::new(0),
+            left_bytes: working.max(options.local_bytes / 32),
             rebuilding: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
         };
         // What is always there.
-        let fixed = store.index.bytes() + Pages::bytes(most_pages);
-        let least = fixed + 2 * threads * (COPY_BYTES + PAGE_BYTES) + 2 * COPY_BYTES;
+        let own = size_of::<Self>() + store.name.len() + ARC_BYTES + size_of_val(&*store.lanes);
+        let fixed = own + store.index.bytes() + Pages::bytes(most_pages);
+        let least = fixed + working;
         if options.local_bytes < least || !store.pages.take(fixed) {
             let value = options.local_bytes.to_string();
             return Err(Error::other(format!(
@@ -221,12 +240,13 @@ impl Store {
             loop {
                 let (Some(found), _) = self.find(&key, hash, false, g).await? else { return Ok(false) };
                 if self.index.shard(hash).remove(hash, found.place) {
+                    self.count_user(None, Some(found.head));
                     self.bury(&found.page, found.place, found.head, g)?;
                     break;
                 }
             }
         }
-        self.tidy(ct).await?;
+        self.tidy(ct).await;
         Ok(true)
     }
 
@@ -241,12 +261,16 @@ impl Store {
     /// Returns what the store has, and what it has done.
     pub fn stats(&self) -> Stats {
         let counts = &self.pages.counts;
+        let live_bytes = 8 * self.pages.live_words.load(Ordering::Relaxed);
+        let far_bytes = (self.pages.count.load(Ordering::Relaxed) * COPY_BYTES) as u64;
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Stats {
             records: self.index.records() as u64,
-            live_bytes: 8 * of(&self.pages.live_words),
+            user_bytes: of(&self.user_bytes).cast_signed().max(0).cast_unsigned(),
+            live_bytes,
+            dead_bytes: far_bytes.saturating_sub(live_bytes),
             pages: self.pages.count.load(Ordering::Relaxed) as u64,
-            far_bytes: (self.pages.count.load(Ordering::Relaxed) * crate::pages::COPY_BYTES) as u64,
+            far_bytes,
             local_bytes: self.pages.used_bytes() as u64,
             local_pages: self.pages.local_pages() as u64,
             hits: of(&counts.hits),
@@ -376,13 +400,13 @@ impl Store {
                 return Ok(false);
             }
             let new = self.append(0, &words, ct, g).await?;
-            let is_put = self.link(&key, hash, new.place, only_present, g).await?;
+            let is_put = self.link(&key, hash, &new, only_present, g).await?;
             if is_put {
                 new.is_linked.set(true);
             }
             is_put
         };
-        self.tidy(ct).await?;
+        self.tidy(ct).await;
         Ok(is_put)
     }
 
@@ -391,14 +415,15 @@ impl Store {
         &self,
         key: &Key,
         hash: u64,
-        new: Place,
+        new: &Added<'_>,
         only_present: bool,
         g: &Guard<'_>,
     ) -> Result<bool> {
         loop {
             let (found, places) = self.find(key, hash, false, g).await?;
             if let Some(found) = found {
-                if self.index.shard(hash).replace(hash, found.place, new) {
+                if self.index.shard(hash).replace(hash, found.place, new.place) {
+                    self.count_user(Some(new.head), Some(found.head));
                     self.bury(&found.page, found.place, found.head, g)?;
                     return Ok(true);
                 }
@@ -407,16 +432,17 @@ impl Store {
             if only_present {
                 return Ok(false);
             }
-            if self.insert(hash, &places, new)? {
+            if self.insert(hash, &places, new.place, self.left_bytes)? {
+                self.count_user(Some(new.head), None);
                 return Ok(true);
             }
         }
     }
 
-    /// Adds a record to the index. Returns `false` if that has not the places any more that it had for the hash.
-    pub(crate) fn insert(&self, hash: u64, places: &Places, new: Place) -> Result<bool> {
+    /// Adds a record to the index, if that leaves so many bytes of the budget. Returns `false` if it has not the places any more that it had for the hash.
+    pub(crate) fn insert(&self, hash: u64, places: &Places, new: Place, left: usize) -> Result<bool> {
         let growth = self.index.shard(hash).growth(hash);
-        if growth > 0 && !self.pages.take(growth) {
+        if growth > 0 && !self.pages.take_for_good(growth, left) {
             return Err(Error::other(
                 "the budget of local memory is exhausted: the index has no room for another record",
             ));
@@ -427,10 +453,21 @@ impl Store {
             self.pages.give(growth);
             return Ok(false);
         }
-        if !shard.insert(hash, new) {
+        let before = shard.bytes();
+        let is_inserted = shard.insert(hash, new);
+        let unused = growth - (shard.bytes() - before).min(growth);
+        drop(shard);
+        self.pages.give(unused);
+        if !is_inserted {
             return Err(Error::other("too many keys have nearly the same hash"));
         }
         Ok(true)
+    }
+
+    /// Counts the bytes of a record to which the index leads now, and of the one to which it has led before.
+    pub(crate) fn count_user(&self, new: Option<Head>, old: Option<Head>) {
+        let [new, old] = [new, old].map(|head| head.map_or(0, Head::user_bytes));
+        self.user_bytes.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
     }
 
     /// The most pages.
@@ -449,14 +486,14 @@ impl Store {
     /// Adds a record to a page of this thread: lane 0 is for new ones. No round trip, unless it opens a page.
     pub(crate) async fn append<'a>(
         &'a self,
-        lane: usize,
+        number: usize,
         record: &[u64],
         ct: &ComputeThread,
         g: &'a Guard<'a>,
     ) -> Result<Added<'a>> {
         let mut backoff = g.backoff();
         loop {
-            let lane = &self.lanes[ct.index()][lane];
+            let lane = &self.lanes[ct.index()][number];
             if let Some(added) = self.append_to(lane, record, g)? {
                 return Ok(added);
             }
@@ -464,7 +501,9 @@ impl Store {
                 backoff.wait().await;
                 continue;
             }
-            let opened = self.open_page(lane, ct, g).await;
+            // The last pages are for rebuilding others.
+            let left = if number == 0 { self.lanes.len() } else { 0 };
+            let opened = self.open_page(lane, left, ct, g).await;
             lane.is_opening.store(false, Ordering::Release);
             opened?;
         }
@@ -494,10 +533,10 @@ impl Store {
     }
 
     /// Opens a page for a lane. The one before is full: once all WRITEs to it are over, it may be evicted.
-    async fn open_page(&self, lane: &Lane, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
+    async fn open_page(&self, lane: &Lane, left: usize, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
         let mut backoff = g.backoff();
         let mut patience = 1000;
-        while !self.pages.take(COPY_BYTES + PAGE_BYTES) {
+        while !self.pages.take(OPENING_BYTES) {
             patience -= 1;
             if patience == 0 {
                 return Err(Error::other(
@@ -506,10 +545,12 @@ impl Store {
             }
             backoff.wait().await;
         }
-        let page = match self.new_page(ct, g).await {
+        let opened = self.new_page(left, ct, g).await;
+        self.pages.give(OPENING_BYTES - PAGE_BYTES - COPY_BYTES);
+        let page = match opened {
             Ok(page) => page,
             Err(error) => {
-                self.pages.give(COPY_BYTES + PAGE_BYTES);
+                self.pages.give(PAGE_BYTES + COPY_BYTES);
                 return Err(error);
             }
         };
@@ -524,9 +565,9 @@ impl Store {
         Ok(())
     }
 
-    /// Makes a page in far memory, to which the root links. Two round trips.
-    async fn new_page(&self, ct: &ComputeThread, g: &Guard<'_>) -> Result<Arc<Page>> {
-        let Some(number) = self.pages.take_number() else {
+    /// Makes a page in far memory, to which the root links, if more than `left` pages are allowed. Two round trips.
+    async fn new_page(&self, left: usize, ct: &ComputeThread, g: &Guard<'_>) -> Result<Arc<Page>> {
+        let Some(number) = self.pages.take_number(left) else {
             return Err(Error::other(
                 "the store's part of far memory is full: `far_bytes` allows no more pages",
             ));
@@ -571,23 +612,23 @@ impl Store {
     // ---- rebuilding ---------------------------------------------------------------------------------------------------
 
     /// Rebuilds a page, if pages have too many dead words. As many tasks do that at a time as there are pages too many, so that those who make words dead do not outrun them.
-    async fn tidy(&self, ct: &ComputeThread) -> Result<()> {
+    async fn tidy(&self, ct: &ComputeThread) {
         // Pages that are being filled are not full of dead records.
         let lanes = 2 * self.lanes.len();
         let pages = self.pages.count.load(Ordering::Relaxed).saturating_sub(lanes) as u64;
         let live = self.pages.live_words.load(Ordering::Relaxed);
         let excess = pages.saturating_sub(live * self.most_percent / (100 * PAGE_WORDS as u64));
-        if excess == 0 {
-            return Ok(());
-        }
-        let _rebuilding = match self
-            .rebuilding
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tasks| (tasks < excess).then_some(tasks + 1))
+        let one_more = |tasks| (tasks < excess).then_some(tasks + 1);
+        if excess == 0
+            || self.rebuilding.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err()
         {
-            Ok(_) => Rebuilding(&self.rebuilding),
-            Err(_) => return Ok(()),
-        };
-        self.rebuild_emptiest(100 * 100 / self.most_percent, ct).await.map(drop)
+            return;
+        }
+        let _rebuilding = Rebuilding(&self.rebuilding);
+        // The caller has made its change. A rebuild that has failed is tried again after the next one: far memory may be full.
+        if let Err(error) = self.rebuild_emptiest(100 * 100 / self.most_percent, ct).await {
+            tracing::debug!(%error, "a page was not rebuilt");
+        }
     }
 
     /// Rebuilds all pages of which less than `percent` of the words are live, and returns how many there were. Readers and writers go on.
@@ -605,16 +646,23 @@ impl Store {
 
     /// Rebuilds the page with the fewest live words, if they are less than `percent`.
     async fn rebuild_emptiest(&self, percent: u64, ct: &ComputeThread) -> Result<bool> {
+        if !self.pages.take(REBUILDING_BYTES) {
+            return Ok(false);
+        }
         let below = (PAGE_WORDS as u64 * percent).div_ceil(100);
-        let Some(page) = self.pages.take_emptiest(below) else { return Ok(false) };
+        let Some(page) = self.pages.take_emptiest(below) else {
+            self.pages.give(REBUILDING_BYTES);
+            return Ok(false);
+        };
         let rebuilt = self.rebuild_page(&page, ct).await;
+        self.pages.give(REBUILDING_BYTES);
         if rebuilt.is_err() {
             self.pages.stays(&page);
         }
         rebuilt.map(|()| true)
     }
 
-    /// Moves the live records of a page to another one, and frees it.
+    /// Moves the live records of a page to another one, and frees it. The bytes of its buffers were taken.
     ///
     /// A record is copied, and then the index leads to the copy, unless it does not lead to the record any more. Then the record is dead in far memory, too: so whatever becomes of the copy, the
     /// record is not found again. The page is freed once all that is over.
@@ -642,6 +690,7 @@ impl Store {
         self.root.pages().at(page.number.into()).store(g, RemotePtr::<FarPage>::NULL).await?;
         self.pages.remove(page);
         self.pages.counts.rebuilt.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(page = page.number, "a page was rebuilt");
         g.sched_reclaim(page.far.shared(g)).await?;
         self.pages.give_number(page.number);
         Ok(())

@@ -70,10 +70,15 @@ async fn compare(
         }
     }
     let bytes = model.values().map(|value| value.len() as u64 + 16).sum();
+    let words = |value: &Vec<u8>| 1 + (value.len() as u64 + 16).div_ceil(8);
+    let live_bytes = 8 * model.values().map(words).sum::<u64>();
     for name in 0..keys {
         assert_eq!(store.read(&key(name), ct).await?.as_ref(), model.get(&name), "key {name}");
     }
-    assert_eq!(store.stats().records, model.len() as u64);
+    let stats = store.stats();
+    assert_eq!((stats.records, stats.user_bytes), (model.len() as u64, bytes));
+    assert!(stats.live_bytes == live_bytes || encrypts && stats.live_bytes > live_bytes, "{stats:?}");
+    assert_eq!(stats.live_bytes + stats.dead_bytes, stats.far_bytes);
     Ok(bytes)
 }
 
@@ -96,6 +101,9 @@ fn answers_are_those_of_a_map_in_a_quarter_of_the_memory() {
                 );
                 let amplification = stats.far_bytes as f64 / bytes as f64;
                 assert!(encrypts || amplification <= 1.3, "{amplification}: {stats:?}, {bytes} bytes");
+                assert!((stats.amplification() - amplification).abs() < 1e-9);
+                let reads = stats.hits + stats.record_reads;
+                assert!((stats.hit_rate() * reads as f64 - stats.hits as f64).abs() < 1e-3);
             }
             Ok(())
         });
@@ -107,11 +115,17 @@ fn a_store_that_is_opened_again_has_what_was_written() {
     let cluster = Cluster::connect("local:size=64MiB").unwrap();
     let options = options(1 << 20, 32 << 20).with_key([7; 32]);
     let mut expected = HashMap::new();
+    let mut counted = (0, 0, 0);
     for opening in 0..3_u64 {
         let before = expected.clone();
         let run = cluster.run(1, async |ct| {
             let store = Store::open("store", &options, ct).await?;
             let mut now = before.clone();
+            let count = || {
+                let stats = store.stats();
+                (stats.records, stats.user_bytes, stats.live_bytes)
+            };
+            assert_eq!(count(), counted);
             for (name, value) in &now {
                 assert_eq!(store.read(&key(*name), ct).await?.as_ref(), Some(value), "opening {opening}");
             }
@@ -128,9 +142,11 @@ fn a_store_that_is_opened_again_has_what_was_written() {
                     now.insert(name, value);
                 }
             }
-            Ok(now)
+            Ok((now, count()))
         });
-        expected = run.unwrap().remove(0);
+        (expected, counted) = run.unwrap().remove(0);
+        let bytes: u64 = expected.values().map(|value| value.len() as u64 + 16).sum();
+        assert_eq!(counted.1, bytes);
     }
 }
 
@@ -175,11 +191,15 @@ fn threads_share_a_store() {
         })
         .await?;
         ct.barrier("worked").await?;
-        let mut records = 0;
+        let (mut records, mut bytes, mut live_bytes) = (0, 0, 0);
         for name in 0..KEYS {
-            records += u64::from(store.read(&key(name), ct).await?.is_some());
+            let Some(value) = store.read(&key(name), ct).await? else { continue };
+            records += 1;
+            bytes += 16 + value.len() as u64;
+            live_bytes += 8 * (1 + (16 + value.len() as u64).div_ceil(8));
         }
-        assert_eq!(store.stats().records, records);
+        let stats = store.stats();
+        assert_eq!((stats.records, stats.user_bytes, stats.live_bytes), (records, bytes, live_bytes));
         ct.barrier("compared").await?;
         drop(owner);
         ct.barrier("closed").await?;
@@ -279,6 +299,149 @@ fn a_full_far_memory_is_an_error_and_space_comes_back() {
             };
             assert_eq!(store.read(&key(number), ct).await?, expected);
         }
+        Ok(())
+    });
+}
+
+#[test]
+fn space_comes_back_although_every_page_has_live_records() {
+    with_store("local:size=8MiB", &options(1 << 20, 1 << 20), async |store, ct| {
+        let mut live = Vec::new();
+        let mut next = 0;
+        let mut rng = SmallRng::seed_from_u64(1);
+        for round in 0..4 {
+            let error = loop {
+                match store.write(&key(next), &[round; 1000], false, ct).await {
+                    Ok(()) => live.push((next, round)),
+                    Err(error) => break error,
+                }
+                next += 1;
+            };
+            assert!(error.to_string().contains("full"), "{error}");
+            assert_eq!(store.stats().records, live.len() as u64);
+            assert!(live.len() > 600, "{} records of 1000 bytes in 1 MiB, round {round}", live.len());
+            for _ in 0..live.len() / 2 {
+                let (name, _) = live.swap_remove(rng.random_range(0..live.len()));
+                assert!(store.delete(&key(name), ct).await?);
+            }
+            for (name, round) in &live {
+                assert_eq!(store.read(&key(*name), ct).await?.as_deref(), Some(&[*round; 1000][..]));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_memory_node_without_memory_is_an_error_and_space_comes_back() {
+    with_store("local:size=2MiB", &options(1 << 20, 64 << 20), async |store, ct| {
+        let mut written = 0;
+        let error = loop {
+            match store.write(&key(written), &[3; 1000], false, ct).await {
+                Ok(()) => written += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, Error::OutOfMemory(_)), "{error}");
+        assert!(written > 1000, "{written} records of 1000 bytes in 2 MiB");
+        for number in 0..written {
+            assert_eq!(store.read(&key(number), ct).await?.as_deref(), Some(&[3; 1000][..]));
+        }
+        for number in 0..written / 2 {
+            assert!(store.delete(&key(number), ct).await?);
+        }
+        for number in 0..written / 4 {
+            store.write(&key(number), &[4; 1000], false, ct).await?;
+        }
+        assert_eq!(store.read(&key(1), ct).await?.as_deref(), Some(&[4; 1000][..]));
+        assert_eq!(store.stats().records, written - written / 2 + written / 4);
+        Ok(())
+    });
+}
+
+#[test]
+fn every_operation_refuses_a_key_that_has_not_16_bytes() {
+    with_store("local:", &options(1 << 20, 8 << 20), async |store, ct| {
+        for length in [0, 1, 15, 17, 32] {
+            let key = &[0; 32][..length];
+            let errors = [
+                store.read(key, ct).await.map(drop),
+                store.write(key, b"value", false, ct).await,
+                store.update(key, b"value", false, ct).await.map(drop),
+                store.delete(key, ct).await.map(drop),
+                store.get_many(&[&[0; 16], key], ct).await.map(drop),
+            ];
+            for refused in errors {
+                let error = refused.unwrap_err();
+                let is_named = matches!(&error, Error::InvalidArgument(wrong) if wrong.argument == "key");
+                assert!(is_named && error.to_string().contains(&format!("{length} bytes")), "{error}");
+            }
+        }
+        assert_eq!(store.stats().records, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn values_of_any_length_up_to_the_limit_are_stored() {
+    let options = options(1 << 20, 32 << 20).with_key([1; 32]);
+    with_store("local:", &options, async |store, ct| {
+        let lengths = (0..64).chain(MOST_VALUE_BYTES - 64..=MOST_VALUE_BYTES);
+        for (number, length) in (0..).zip(lengths) {
+            let value = vec![length as u8; length];
+            store.write(&key(number), &value, number % 2 == 0, ct).await?;
+            assert_eq!(store.read(&key(number), ct).await?, Some(value));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_key_file_must_have_32_bytes() {
+    let path = std::env::temp_dir().join(format!("farfield-kv-key-{}", std::process::id()));
+    let read = || options(1 << 20, 8 << 20).with_key_file(&path);
+    let missing = read().unwrap_err().to_string();
+    assert!(missing.contains(path.to_str().unwrap()), "{missing}");
+    for length in [0, 31, 33] {
+        std::fs::write(&path, vec![1; length]).unwrap();
+        let wrong = read().unwrap_err().to_string();
+        assert!(wrong.contains(&format!("the file has {length}")), "{wrong}");
+    }
+    std::fs::write(&path, [6; 32]).unwrap();
+    let of_file = read().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    // It is the same key.
+    let cluster = Cluster::connect("local:").unwrap();
+    for options in [of_file, options(1 << 20, 8 << 20).with_key([6; 32])] {
+        let run = cluster.run(1, async |ct| {
+            let store = Store::open("store", &options, ct).await?;
+            if store.stats().records == 0 {
+                store.write(&key(1), b"secret", true, ct).await?;
+            }
+            assert_eq!(store.read(&key(1), ct).await?.as_deref(), Some(&b"secret"[..]));
+            Ok(())
+        });
+        run.unwrap();
+    }
+}
+
+#[test]
+fn too_little_far_memory_is_refused() {
+    let least = "far_bytes: 10000 is too little: ";
+    let refused = Cluster::connect("local:")
+        .unwrap()
+        .run(1, async |ct| Store::open("store", &options(1 << 20, 10_000), ct).await.map(drop))
+        .unwrap_err()
+        .to_string();
+    let least = refused.split(least).nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+    let least = least.unwrap_or_else(|| panic!("it names the least: {refused}"));
+    with_store("local:", &options(1 << 20, least), async |store, ct| {
+        for round in 0..100 {
+            for number in 0..10 {
+                store.write(&key(number), &[round; 1000], false, ct).await?;
+            }
+        }
+        assert_eq!(store.read(&key(3), ct).await?.as_deref(), Some(&[99; 1000][..]));
         Ok(())
     });
 }

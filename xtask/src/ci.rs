@@ -5,7 +5,7 @@ use std::time::Instant;
 use clap::Args;
 
 use crate::workspace::{self, output, read, root};
-use crate::{book, corrupt, crash, fuzz, package, rdma, results, soak, tidy};
+use crate::{book, contest_crash, corrupt, crash, fuzz, package, rdma, results, soak, tidy};
 
 /// Build folder of loom: its `cfg` changes every crate, and would evict the ordinary build.
 const LOOM_TARGET: &str = "target/loom";
@@ -103,6 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     options.delete(fuzz::TARGET)?;
     step("crash test", || crash::run(&crash::Options::short()))?;
     step("crash test over TCP", || crash::run(&crash::Options::short_over_tcp()))?;
+    step("crash test of the key-value engine", || contest_crash::run(&contest_crash::Options::short()))?;
     step("corruption", || corrupt::run(&corrupt::Options::short()))?;
     step("soak", || soak::run(&soak::Options::short()))?;
     // Tests that were skipped: see `runtime/tests/skip`.

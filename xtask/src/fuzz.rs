@@ -31,8 +31,19 @@ impl Options {
 /// Build folder of the fuzz targets, which have flags of their own.
 pub(crate) const TARGET: &str = "target/fuzz";
 
-const TARGETS: [&str; 9] =
-    ["url", "handshake", "tcp", "welcome", "geometry", "checkpoint", "description", "words", "metrics"];
+const TARGETS: [&str; 11] = [
+    "url",
+    "handshake",
+    "tcp",
+    "welcome",
+    "geometry",
+    "checkpoint",
+    "description",
+    "words",
+    "metrics",
+    "page",
+    "encrypted",
+];
 
 /// Coverage instrumentation for libFuzzer.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

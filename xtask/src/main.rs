@@ -2,6 +2,7 @@
 
 mod book;
 mod ci;
+mod contest_crash;
 mod corrupt;
 mod crash;
 mod decisions;
@@ -65,6 +66,8 @@ enum Task {
     TcpTest,
     /// Kill processes of a cluster, and check the structures, the memory and the logs
     CrashTest(crash::Options),
+    /// Kill processes that have a key-value store, and verify what is found after each kill
+    ContestCrash(contest_crash::Options),
     /// Corrupt words of live far memory, and check how programs and tools end
     Corrupt(corrupt::Options),
     /// Fuzz the parsers of untrusted input
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         }
         Task::TcpTest => tcp::run(),
         Task::CrashTest(options) => crash::run(&options),
+        Task::ContestCrash(options) => contest_crash::run(&options),
         Task::Corrupt(options) => corrupt::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Sanitize => sanitize::run(),

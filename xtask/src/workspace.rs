@@ -103,15 +103,17 @@ pub(crate) fn run(words: &[&str], variables: &[(&str, &str)]) -> Result<(), Stri
 
 /// Runs a command in the workspace; returns its stdout.
 pub(crate) fn output(words: &[&str]) -> Result<String, String> {
+    let (printed, has_succeeded) = captured(words, UNWATCHED)?;
+    if has_succeeded { Ok(printed) } else { Err(format!("`{}`: it failed", words.join(" "))) }
+}
+
+/// Runs a command in the workspace, with this process's stderr; returns its stdout, and whether it has succeeded.
+pub(crate) fn captured(words: &[&str], variables: &[(&str, &str)]) -> Result<(String, bool), String> {
     let failed = |why: String| format!("`{}`: {why}", words.join(" "));
-    let output = command(words, UNWATCHED)
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| failed(error.to_string()))?;
-    if !output.status.success() {
-        return Err(failed("it failed".to_owned()));
-    }
-    String::from_utf8(output.stdout).map_err(|error| failed(error.to_string()))
+    let ran = command(words, variables).stderr(Stdio::inherit()).output();
+    let ran = ran.map_err(|error| failed(error.to_string()))?;
+    let printed = String::from_utf8(ran.stdout).map_err(|error| failed(error.to_string()))?;
+    Ok((printed, ran.status.success()))
 }
 
 /// A command's stdout, its time, and its peak memory if the system reports it.
