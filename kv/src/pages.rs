@@ -30,8 +30,8 @@ const WORTH_READING: u8 = 2;
 /// A page in far memory.
 #[remote]
 pub struct FarPage {
-    /// Pages that were made later have a greater one.
-    pub(crate) sequence: u64,
+    /// Pages that were filled later have a greater one.
+    pub(crate) sequence: Atomic<u64>,
     pub(crate) words: Tail<Atomic<u64>>,
 }
 
@@ -145,6 +145,8 @@ pub(crate) struct Pages {
     table: RwLock<Vec<Option<Arc<Page>>>>,
     /// The numbers of no page.
     free: Mutex<Vec<u32>>,
+    /// Other numbers of no page, which the root may link to a page that has no records yet: the operation that was making it was dropped.
+    doubtful: Mutex<Vec<u32>>,
     /// The pages with a copy, each once, in the order in which they are looked at. Locked before a page's copy.
     clock: Mutex<VecDeque<u32>>,
     budget: usize,
@@ -161,6 +163,7 @@ impl Pages {
         Self {
             table: RwLock::new((0..most).map(|_| None).collect()),
             free: Mutex::new((0..most).rev().collect()),
+            doubtful: Mutex::default(),
             clock: Mutex::new(VecDeque::with_capacity((budget / COPY_BYTES).min(most as usize))),
             budget,
             used: AtomicUsize::new(0),
@@ -196,10 +199,18 @@ impl Pages {
         table.get_mut(number as usize).and_then(|place| std::mem::replace(place, page))
     }
 
-    /// Takes the number of no page, if more than `left` are free.
-    pub(crate) fn take_number(&self, left: usize) -> Option<u32> {
-        let mut free = lock(&self.free);
-        if free.len() > left { free.pop() } else { None }
+    /// Takes the number of no page, if more than `left` are free. Also returns whether the root may link it to a page that has no records yet.
+    pub(crate) fn take_number(&self, left: usize) -> Option<(u32, bool)> {
+        let (mut free, mut doubtful) = (lock(&self.free), lock(&self.doubtful));
+        if free.len() + doubtful.len() <= left {
+            return None;
+        }
+        doubtful.pop().map(|number| (number, true)).or_else(|| Some((free.pop()?, false)))
+    }
+
+    /// Gives the number back of a page that was not made to the end.
+    pub(crate) fn give_doubtful(&self, number: u32) {
+        lock(&self.doubtful).push(number);
     }
 
     /// Gives it back.
@@ -401,6 +412,8 @@ mod tests {
     fn the_last_numbers_are_left() {
         let pages = Pages::new(3, 0);
         assert!(pages.take_number(1).is_some() && pages.take_number(1).is_some());
-        assert_eq!((pages.take_number(1), pages.take_number(0)), (None, Some(2)));
+        assert_eq!((pages.take_number(1), pages.take_number(0)), (None, Some((2, false))));
+        pages.give_doubtful(1);
+        assert_eq!((pages.take_number(1), pages.take_number(0)), (None, Some((1, true))));
     }
 }

@@ -10,6 +10,7 @@ use farfield::{Error, RemotePtr};
 use ring::aead::NONCE_LEN;
 use siphasher::sip::SipHasher13;
 
+use crate::dropped::OnDrop;
 use crate::error::{Fault, invalid};
 use crate::index::{Index, Place};
 use crate::options::{Options, Stats};
@@ -50,6 +51,8 @@ struct Filling {
 #[derive(Default)]
 pub(crate) struct Lane {
     filling: Mutex<Option<Filling>>,
+    /// The page that was filled before, if its WRITEs may not be over. Changed only by the task that opens a page.
+    unsettled: Mutex<Option<Arc<Page>>>,
     /// True while a task opens a page for it.
     is_opening: AtomicBool,
 }
@@ -335,20 +338,18 @@ impl Store {
     /// Reads a page into local memory. `None` if there is no room for it now.
     async fn read_page(&self, number: u32, page: &Page, g: &Guard<'_>) -> Result<Option<crate::pages::Copy>> {
         // What is read is copied.
+        let _ended = OnDrop(|| page.was_read());
         if !self.pages.take(2 * COPY_BYTES) {
-            page.was_read();
             return Ok(None);
         }
-        let read = g.chain(op::load_range(page.far.words(), 0..PAGE_WORDS as u64)).submit().await;
-        let kept = read.map(|words| {
-            let copy: crate::pages::Copy = words.into_iter().map(AtomicU64::new).collect();
-            self.pages.counts.page_reads.fetch_add(1, Ordering::Relaxed);
-            self.pages.keep(number, page, Arc::clone(&copy));
-            copy
-        });
-        self.pages.give(if kept.is_ok() { COPY_BYTES } else { 2 * COPY_BYTES });
-        page.was_read();
-        kept.map(Some)
+        let taken = Cell::new(2 * COPY_BYTES);
+        let _given = OnDrop(|| self.pages.give(taken.get()));
+        let words = g.chain(op::load_range(page.far.words(), 0..PAGE_WORDS as u64)).submit().await?;
+        let copy: crate::pages::Copy = words.into_iter().map(AtomicU64::new).collect();
+        self.pages.counts.page_reads.fetch_add(1, Ordering::Relaxed);
+        self.pages.keep(number, page, Arc::clone(&copy));
+        taken.set(COPY_BYTES);
+        Ok(Some(copy))
     }
 
     // ---- changes ------------------------------------------------------------------------------------------------------
@@ -479,9 +480,8 @@ impl Store {
             }
             // The last pages are for rebuilding others.
             let left = if number == 0 { self.lanes.len() } else { 0 };
-            let opened = self.open_page(lane, left, ct, g).await;
-            lane.is_opening.store(false, Ordering::Release);
-            opened?;
+            let _opened = OnDrop(|| lane.is_opening.store(false, Ordering::Release));
+            self.open_page(lane, left, ct, g).await?;
         }
     }
 
@@ -510,6 +510,8 @@ impl Store {
 
     /// Opens a page for a lane. The one before is full: once all WRITEs to it are over, it may be evicted.
     async fn open_page(&self, lane: &Lane, left: usize, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
+        // An operation that was dropped may not have waited.
+        self.settle_lane(lane, ct).await?;
         let mut backoff = g.backoff();
         let mut patience = 1000;
         while !self.pages.take(OPENING_BYTES) {
@@ -521,47 +523,58 @@ impl Store {
             }
             backoff.wait().await;
         }
-        let opened = self.new_page(left, ct, g).await;
-        self.pages.give(OPENING_BYTES - PAGE_BYTES - COPY_BYTES);
-        let (number, page) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                self.pages.give(PAGE_BYTES + COPY_BYTES);
-                return Err(error);
-            }
-        };
+        let taken = Cell::new(OPENING_BYTES);
+        let given = OnDrop(|| self.pages.give(taken.get()));
+        let (number, page) = self.new_page(left, ct, g).await?;
+        taken.set(OPENING_BYTES - PAGE_BYTES - COPY_BYTES);
+        drop(given);
         let copy: crate::pages::Copy = (0..PAGE_WORDS).map(|_| AtomicU64::new(0)).collect();
         self.pages.add(number, Arc::clone(&page));
         self.pages.keep(number, &page, Arc::clone(&copy));
         let before = lock(&lane.filling).replace(Filling { number, page, copy });
-        if let Some(before) = before {
+        *lock(&lane.unsettled) = before.map(|before| before.page);
+        self.settle_lane(lane, ct).await
+    }
+
+    /// Waits for the WRITEs to the page that a lane has filled before, which is full then.
+    async fn settle_lane(&self, lane: &Lane, ct: &ComputeThread) -> Result<()> {
+        if lock(&lane.unsettled).is_some() {
             self.settle(ct).await?;
-            before.page.turn(State::Filling, State::Full);
+            if let Some(page) = lock(&lane.unsettled).take() {
+                page.turn(State::Filling, State::Full);
+            }
         }
         Ok(())
     }
 
     /// Makes a page in far memory, to which the root links, if more than `left` pages are allowed. Two round trips.
     async fn new_page(&self, left: usize, ct: &ComputeThread, g: &Guard<'_>) -> Result<(u32, Arc<Page>)> {
-        let Some(number) = self.pages.take_number(left) else {
+        let Some((number, is_doubtful)) = self.pages.take_number(left) else {
             return Err(Error::other(
                 "the store's part of far memory is full: `far_bytes` allows no more pages",
             ));
         };
-        let made = async {
-            let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
-            let new = FarPage::new_in(ct, FarPage::init(sequence, vec![0; PAGE_WORDS])).await?;
-            let far = new.as_ptr();
-            self.root.pages().at(number.into()).store(g, new).await?;
-            Ok(Arc::new(Page::new(far, sequence, State::Filling)))
-        };
-        match made.await {
-            Ok(page) => Ok((number, page)),
-            Err(error) => {
-                self.pages.give_number(number);
-                Err(error)
+        let is_made = Cell::new(false);
+        let _given = OnDrop(|| {
+            if !is_made.get() {
+                self.pages.give_doubtful(number);
             }
-        }
+        });
+        let link = self.root.pages().at(number.into());
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        let left = if is_doubtful { Some(link.load(g).await?) } else { None };
+        let far = if let Some(left) = left.filter(|left| !left.is_null()) {
+            let far = left.as_ptr();
+            g.chain(op::store(far.sequence(), sequence)).submit().await?;
+            far
+        } else {
+            let new = FarPage::new_in(ct, FarPage::init(vec![0; PAGE_WORDS]).sequence(sequence)).await?;
+            let far = new.as_ptr();
+            link.store(g, new).await?;
+            far
+        };
+        is_made.set(true);
+        Ok((number, Arc::new(Page::new(far, sequence, State::Filling))))
     }
 
     pub(crate) fn is_usable(&self) -> bool {
@@ -607,8 +620,8 @@ impl Store {
         if !wasted() || self.rebuilding.swap(true, Ordering::AcqRel) {
             return;
         }
+        let _ended = OnDrop(|| self.rebuilding.store(false, Ordering::Release));
         let rebuilt = self.rebuild_emptiest(100 * 100 / self.most_percent, ct).await;
-        self.rebuilding.store(false, Ordering::Release);
         // The caller has made its change. A rebuild that has failed is tried again after the next one: far memory may be full.
         if let Err(error) = rebuilt {
             tracing::debug!(%error, "a page was not rebuilt");
@@ -635,27 +648,37 @@ impl Store {
         if live * 100 >= PAGE_WORDS as u64 * percent || !self.pages.take(REBUILDING_BYTES) {
             return Ok(false);
         }
+        let _given = OnDrop(|| self.pages.give(REBUILDING_BYTES));
         if !page.turn(State::Full, State::Leaving) {
-            self.pages.give(REBUILDING_BYTES);
             return Ok(false);
         }
-        let rebuilt = self.rebuild_page(number, &page, ct).await;
-        self.pages.give(REBUILDING_BYTES);
-        if rebuilt.is_err() {
-            page.turn(State::Leaving, State::Full);
-        }
-        rebuilt.map(|()| true)
+        let is_rebuilt = Cell::new(false);
+        let _ended = OnDrop(|| {
+            // One that was rebuilt must not be rebuilt again by a task that has found it before: its number is another page's.
+            if !is_rebuilt.get() {
+                page.turn(State::Leaving, State::Full);
+            }
+        });
+        self.rebuild_page(number, &page, &is_rebuilt, ct).await.map(|()| true)
     }
 
     /// Moves the live records of a page to another one, and frees it. The bytes of its buffers were taken.
     ///
     /// A record is copied, and then the index leads to the copy, unless it does not lead to the record any more. Then the record is dead in far memory, too: so whatever becomes of the copy, the
     /// record is not found again. The page is freed once all that is over.
-    async fn rebuild_page(&self, number: u32, page: &Arc<Page>, ct: &ComputeThread) -> Result<()> {
+    async fn rebuild_page(
+        &self,
+        number: u32,
+        page: &Arc<Page>,
+        is_rebuilt: &Cell<bool>,
+        ct: &ComputeThread,
+    ) -> Result<()> {
         let g = &ct.pin();
+        // Behind its records may be one that is not whole.
+        let used = page.used.load(Ordering::Acquire);
         let words: Vec<u64> = match page.copy() {
-            Some(copy) => copy.iter().map(|word| word.load(Ordering::Relaxed)).collect(),
-            None => g.chain(op::load_range(page.far.words(), 0..PAGE_WORDS as u64)).submit().await?,
+            Some(copy) => copy[..used as usize].iter().map(|word| word.load(Ordering::Relaxed)).collect(),
+            None => g.chain(op::load_range(page.far.words(), 0..used.into())).submit().await?,
         };
         for (first, words) in records(&words) {
             let Some(head) = Head::of_word(words[0]).filter(|head| head.is_live()) else { continue };
@@ -674,11 +697,11 @@ impl Store {
         self.settle(ct).await?;
         self.root.pages().at(number.into()).store(g, RemotePtr::<FarPage>::NULL).await?;
         self.pages.remove(number);
+        is_rebuilt.set(true);
         self.pages.counts.rebuilt.fetch_add(1, Ordering::Relaxed);
         tracing::debug!(page = number, "a page was rebuilt");
-        g.sched_reclaim(page.far.shared(g)).await?;
-        self.pages.give_number(number);
-        Ok(())
+        let _given = OnDrop(|| self.pages.give_number(number));
+        g.sched_reclaim(page.far.shared(g)).await
     }
 }
 
