@@ -12,6 +12,7 @@
 //! | `index` | where the record of each key is |
 //! | `handle` | the store for any thread and any executor |
 //! | `record` | a key and its value, as they lie in a page; encryption |
+//! | `dropped` | what is undone when an operation's future is dropped |
 //!
 //! # What is promised
 //!
@@ -20,7 +21,8 @@
 //!    `local:` and `shm:`, what is posted is in far memory. On other fabrics the last writes of a process that is killed may never arrive: wait for them by [`flush`](farfield::ComputeThread::flush) where that matters.
 //! 3. **The budget** of local memory is kept: the index, what is known of each page, the copies of pages, and the buffers of operations that have the size of a page. What is not counted is what operations need
 //!    for themselves besides, less than 12 KiB each and three times the value. New keys are refused before the index takes what changes of the others need.
-//! 4. **A nonce is used once**, also if the store is opened again: it has the number of the opening, which is counted in far memory, and that of the record.
+//! 4. **A dropped future** has changed its key or not; the store works on. If it was rebuilding a page, that page's far memory may be lost until [it is collected](farfield::Cluster::collect).
+//! 5. **A nonce is used once**, also if the store is opened again: it has the number of the opening, which is counted in far memory, and that of the record.
 //!
 //! # Why a rebuild misses no update
 //!
@@ -57,6 +59,7 @@
 //! # }
 //! ```
 
+mod dropped;
 mod error;
 #[cfg(any(fuzzing, test))]
 mod exercise;

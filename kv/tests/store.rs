@@ -155,7 +155,8 @@ fn threads_share_a_store() {
     const THREADS: usize = 4;
     const KEYS: u64 = 200;
     let store = OnceLock::<Arc<Store>>::new();
-    let run = Cluster::connect("local:size=64MiB").unwrap().run(THREADS, async |ct| {
+    let cluster = Cluster::connect("local:size=64MiB").unwrap();
+    let run = cluster.run(THREADS, async |ct| {
         let mut owner = None;
         if ct.index() == 0 {
             let opened = Store::open("store", &options(1 << 20, 32 << 20), ct).await?;
@@ -179,6 +180,9 @@ fn threads_share_a_store() {
                         store.write(&key(name), &value, false, ct).await?;
                     }
                     _ => {
+                        if rng.random_range(0..50) == 0 {
+                            store.rebuild(95, ct).await?;
+                        }
                         let Some(value) = store.read(&key(name), ct).await? else { continue };
                         let (value, sum) = value.split_at(value.len() - 8);
                         let found = value.iter().map(|byte| u64::from(*byte)).sum::<u64>();
@@ -204,9 +208,15 @@ fn threads_share_a_store() {
         drop(owner);
         ct.barrier("closed").await?;
         assert!(store.read(&key(1), ct).await.unwrap_err().to_string().contains("closed"));
-        Ok(())
+        Ok((stats.records, stats.user_bytes, stats.live_bytes))
     });
-    run.unwrap();
+    let counted = run.unwrap()[0];
+    let again = cluster.run(1, async |ct| {
+        let store = Store::open("store", &options(1 << 20, 32 << 20), ct).await?;
+        Ok(store.stats())
+    });
+    let again = again.unwrap()[0];
+    assert_eq!((again.records, again.user_bytes, again.live_bytes), counted);
 }
 
 #[test]
