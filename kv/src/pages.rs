@@ -58,8 +58,8 @@ pub(crate) struct Page {
     pub(crate) used: AtomicU32,
     /// Words of records that are live; and [`REMOVED`].
     live: AtomicU32,
-    /// Records that were added, and that the index does not lead to yet.
-    pub(crate) pending: AtomicU32,
+    /// The thread that fills it, or has filled it.
+    pub(crate) writer: usize,
     state: AtomicU8,
     was_touched: AtomicBool,
     misses: AtomicU8,
@@ -72,14 +72,14 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Page {
-    pub(crate) fn new(far: RemotePtr<FarPage>, sequence: u64, state: State) -> Self {
+    pub(crate) fn new(far: RemotePtr<FarPage>, sequence: u64, state: State, writer: usize) -> Self {
         Self {
             far,
             sequence,
             copy: Mutex::new(None),
             used: AtomicU32::new(0),
             live: AtomicU32::new(0),
-            pending: AtomicU32::new(0),
+            writer,
             state: AtomicU8::new(state as u8),
             was_touched: AtomicBool::new(false),
             misses: AtomicU8::new(0),
@@ -120,11 +120,15 @@ impl Page {
     pub(crate) fn is_being_read(&self) -> bool {
         self.is_being_read.load(Ordering::Acquire)
     }
+}
 
-    /// The caller has read the page, or could not.
-    pub(crate) fn was_read(&self) {
-        self.misses.store(0, Ordering::Relaxed);
-        self.is_being_read.store(false, Ordering::Release);
+/// A page that the caller reads, or can not, until this is dropped.
+pub(crate) struct Reading<'a>(pub(crate) &'a Page);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.misses.store(0, Ordering::Relaxed);
+        self.0.is_being_read.store(false, Ordering::Release);
     }
 }
 
@@ -198,10 +202,9 @@ impl Pages {
         lock(&self.free).retain(|number| !taken(*number));
     }
 
-    /// Adds a page. Its number was taken.
+    /// Adds a page. Its number was taken, and [`PAGE_BYTES`].
     pub(crate) fn add(&self, number: u32, page: Arc<Page>) {
         self.count.fetch_add(1, Ordering::Relaxed);
-        self.used.fetch_add(PAGE_BYTES, Ordering::Relaxed);
         self.set(number, Some(page));
     }
 
@@ -232,14 +235,11 @@ impl Pages {
     }
 
     /// Returns the full page with the fewest live words.
-    ///
-    /// The index leads to all of its live records: one that it does not lead to yet would be taken for dead. No record is added to a full page, so none is pending later.
     pub(crate) fn emptiest(&self) -> Option<(u32, Arc<Page>)> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let pages =
             table.iter().enumerate().filter_map(|(number, page)| Some((number as u32, page.as_ref()?)));
-        let full =
-            pages.filter(|(_, page)| page.is(State::Full) && page.pending.load(Ordering::Acquire) == 0);
+        let full = pages.filter(|(_, page)| page.is(State::Full));
         let (number, page) = full.min_by_key(|(_, page)| page.live())?;
         Some((number, Arc::clone(page)))
     }
