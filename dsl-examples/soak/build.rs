@@ -25,6 +25,10 @@ fn main() {
     println!("cargo::rerun-if-changed=../../runtime/testing/src/check.rs");
     for Source { path, .. } in Structure::ALL.into_iter().filter_map(source) {
         println!("cargo::rerun-if-changed={path}");
+        if path == KV {
+            let folder = Path::new(KV).with_file_name("");
+            println!("cargo::rerun-if-changed={}", folder.display());
+        }
         let submodules = Path::new(path).with_extension("");
         if submodules.is_dir() {
             println!("cargo::rerun-if-changed={}", submodules.display());
@@ -43,7 +47,9 @@ fn run() -> Result<(), String> {
         for (number, bug) in bugs.iter().enumerate() {
             let (module, kind) = mutant(bug)?;
             modules.push_str(&module);
-            let _ = writeln!(table, "    Subject::mutant::<{kind}>(&PLANTED[{group}][{number}]),");
+            let of =
+                if bug.structure == Structure::SmallKeyValueStore { "mutant_of_store" } else { "mutant" };
+            let _ = writeln!(table, "    Subject::{of}::<{kind}>(&PLANTED[{group}][{number}]),");
         }
     }
     let text =
@@ -92,7 +98,9 @@ fn source(structure: Structure) -> Option<Source> {
         Structure::OrderedMapOfBytes => {
             (ORDERED_MAP, "map::ordered_map", ", Vec<u8>", "OrderedMap<Vec<u8>, Vec<u8>>")
         }
-        Structure::HashMap
+        Structure::SmallKeyValueStore => (KV, "kv::store", "", "Store"),
+        Structure::KeyValueStore
+        | Structure::HashMap
         | Structure::InlineHashMap
         | Structure::SkipList
         | Structure::OrderedMap
@@ -114,6 +122,11 @@ const INTERLOCKED: &str = "../../collections/src/interlocked.rs";
 /// The modules of the map that the Interlocked Hash Table uses.
 const BESIDE_INTERLOCKED: [&str; 2] = ["counters", "layout"];
 
+const KV: &str = "../../kv/src/lib.rs";
+/// The modules of the key-value engine, but for the one whose threads the simulator does not have.
+const OF_KV: [&str; 9] =
+    ["dropped", "error", "index", "lists", "open", "options", "pages", "record", "store"];
+
 /// Edits that come before those of a planted bug.
 fn prepared(structure: Structure) -> &'static [(&'static str, &'static str)] {
     match structure {
@@ -122,6 +135,7 @@ fn prepared(structure: Structure) -> &'static [(&'static str, &'static str)] {
         Structure::SmallOrderedMap | Structure::OrderedMapOfBytes => planted::SMALL_NODES,
         Structure::TallSkipList | Structure::PriorityQueue => planted::TALL_TOWERS,
         Structure::SmallInterlockedHashTable => planted::SMALL_LISTS,
+        Structure::SmallKeyValueStore => planted::SMALL_PAGES,
         _ => &[],
     }
 }
@@ -134,13 +148,15 @@ fn small_tables() -> Result<String, String> {
     let ordered_map = edited(ORDERED_MAP, "ordered_map_with_small_nodes", planted::SMALL_NODES)?;
     let entry = whole(Path::new(ENTRY))?;
     let interlocked = edited(INTERLOCKED, "interlocked_with_small_lists", planted::SMALL_LISTS)?;
+    let kv = edited(KV, "kv_with_small_pages", planted::SMALL_PAGES)?;
     Ok(format!(
         "/// The entries of the maps.\npub mod entry {{\n{entry}}}\n\n\
          /// The map, with small tables.\npub mod hash_map_with_small_tables {{\n{hash_map}}}\n\n\
          /// The inline map, with small tables.\npub mod inline_hash_map_with_small_tables {{\n{inline}}}\n\n\
          /// The skip list, with tall towers.\npub mod tall_skip_list {{\n{skip_list}}}\n\n\
          /// The ordered map, with small nodes.\npub mod ordered_map_with_small_nodes {{\n{ordered_map}}}\n\n\
-         /// The Interlocked Hash Table, with small lists.\npub mod interlocked_with_small_lists {{\n{interlocked}}}\n\n"
+         /// The Interlocked Hash Table, with small lists.\npub mod interlocked_with_small_lists {{\n{interlocked}}}\n\n\
+         /// The key-value engine, with small pages.\npub mod kv_with_small_pages {{\n{kv}}}\n\n"
     ))
 }
 
@@ -174,11 +190,21 @@ fn edited(path: &str, name: &str, edits: &[(&str, &str)]) -> Result<String, Stri
         }
         code = code.replace(&search, replacement);
     }
-    Ok(code)
+    // A crate is a module here.
+    Ok(if path == KV { code.replace("crate::", &format!("crate::mutants::{name}::")) } else { code })
 }
 
 /// The source of a structure, as the contents of a module.
 fn source_of(path: &str) -> Result<String, String> {
+    if path == KV {
+        let mut modules = String::new();
+        for name in OF_KV {
+            let module = whole(&Path::new(KV).with_file_name(name).with_extension("rs"))?;
+            let _ = writeln!(modules, "/// A module of the key-value engine.\npub mod {name} {{\n{module}}}");
+        }
+        return Ok(modules
+            + "pub use open::Opened;\npub use options::Options;\npub use record::MOST_VALUE_BYTES;\npub use store::Store;\n");
+    }
     let code = whole(Path::new(path))?;
     if path == INTERLOCKED {
         // Beside the map, of which it uses modules.

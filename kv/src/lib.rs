@@ -18,24 +18,27 @@
 //!
 //! 1. **One process** has a store, all of its compute threads share it, and operations on a key are linearizable: a write takes effect when the index leads to its record.
 //! 2. **A write that has returned is not lost** when the process is killed, nor is it undone: its record, and the state of the one that it replaces, were posted in this order before it returned. On
-//!    `local:` and `shm:`, what is posted is in far memory. On other fabrics the last writes of a process that is killed may never arrive: wait for them by [`flush`](farfield::ComputeThread::flush) where that matters.
-//! 3. **The budget** of local memory is kept: the index, what is known of each page, the copies of pages, and the buffers of operations that have the size of a page. What is not counted is what operations need
+//!    `local:` and `shm:`, what is posted is in far memory. On other fabrics the last writes of a process that is killed may never arrive: wait for them by [`flush`](Store::flush) where that matters, in all threads
+//!    that have written the same keys meanwhile. If a memory node can not be reached, the store refuses all operations until it is opened again: posted WRITEs may be lost, and later ones not.
+//! 3. **The budget** of local memory is kept: the index, what is known of each page, what is kept of pages, and the buffers of operations that have the size of a page. What is not counted is what operations need
 //!    for themselves besides, less than 12 KiB each and three times the value. New keys are refused before the index takes what changes of the others need.
 //! 4. **A dropped future** has changed its key or not; the store works on. If it was rebuilding a page, that page's far memory may be lost until [it is collected](farfield::Cluster::collect).
 //! 5. **A nonce is used once**, also if the store is opened again: it has the number of the opening, which is counted in far memory, and that of the record.
 //!
-//! # Why a rebuild misses no update
+//! # Why a rebuild misses no update, and a death undoes none
 //!
-//! The index leads to the copy of a record only by a change from the record itself, under the lock of its part: if another write came first, the copy is buried. If it comes later, it finds the copy, and
-//! buries that; the record in the old page was marked as dead before. A page is freed when its live records have moved, and all WRITEs are over that say so. Readers that have found a place in it
-//! have a guard, which protects it.
+//! A record is added, and the one that it replaces is buried, under the lock of its part of the index: so operations on a key change far memory in the order in which they change the index, and a rebuild copies no
+//! record that another write has replaced. Of the live records of a key in far memory, one is that of the last operation that has returned, and one at most is being written.
+//!
+//! On fabrics where WRITEs overtake each other, three rules keep that order. A record that another thread has added is buried when it has arrived. A record in another segment than the one that replaces it
+//! is buried when that has arrived. And a page is freed when all of its records are dead in far memory. Readers that have found a place in it have a guard, which protects it.
 //!
 //! # What it costs
 //!
 //! | operation | round trips |
 //! |---|---|
 //! | `read` | 0 if the record is in local memory, else 1 |
-//! | `write` | 0, or 1 to compare the key of an old record that is not in local memory; one in a hundred opens a page: 3 more |
+//! | `write` | 0, or 1 to compare the key of an old record that is not in local memory; one in a hundred opens a page: 3 more. On networks, 1 more if the old record is in another segment of far memory, or another thread has just written it |
 //! | `delete` | as `write` |
 //! | opening | 1 for each 16 pages |
 //!

@@ -1,7 +1,7 @@
 //! Opening a store: the index is made anew of the pages.
 //!
 //! All pages are read, 16 at a time if the budget has room for them. A record that is whole and live is that of its key. Two records of a key are live if a process ended between the WRITE of the newer one and that of the older one's
-//! state, or while a page was rebuilt: the later one in the later page is taken, and the other one is marked as dead. Neither write was acknowledged, or both records are the same.
+//! state, or while a page was rebuilt: the later one in the later page is taken, and the other one is marked as dead. The newer write has not returned, or both records are the same.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,14 +14,15 @@ use crate::index::Place;
 use crate::options::Options;
 use crate::pages::{COPY_BYTES, FarPage, PAGE_BYTES, PAGE_WORDS, Page, State};
 use crate::record::{self, Head};
-use crate::store::{FORMAT, Store, StoreRoot, records};
+use crate::store::{Added, FORMAT, Record, Store, StoreRoot, records};
 
 /// The pages that are read at the same time.
 const TASKS: usize = 16;
 /// The links to pages that are read at once.
 const LINKS_PER_READ: u64 = 4096;
 
-/// A store that this thread has opened. When it is dropped, no thread of the process can use the store any more, and another process can open it.
+/// A store that this thread has opened. When it is dropped, no thread of the process can use the store any more, and another process can open it. Before that, operations must have ended, and all threads that have
+/// performed some must have [flushed](Store::flush) them: another process would read pages to which WRITEs are under way.
 pub struct Opened<'ct> {
     store: Arc<Store>,
     _owner: LockGuard<'ct>,
@@ -85,6 +86,12 @@ impl Store {
             let least = least_pages * COPY_BYTES;
             let why =
                 format!("far_bytes: {} is too little: {least} bytes are needed at least", options.far_bytes);
+            return Err(Error::other(why));
+        }
+        let least = options.least_local_bytes(name, threads);
+        if options.local_bytes < least {
+            let value = options.local_bytes;
+            let why = format!("local_bytes: {value} is too little: {least} bytes are needed at least");
             return Err(Error::other(why));
         }
         let create = async || {
@@ -191,7 +198,7 @@ impl Store {
         if !self.pages.take_for_good(PAGE_BYTES, 0) {
             return Err(exhausted());
         }
-        let page = Arc::new(Page::new(number, far, sequence, State::Full));
+        let page = Arc::new(Page::new(number, far, sequence, State::Full, ct.index()));
         self.pages.add(Arc::clone(&page));
         let mut end = 0;
         for (first, record) in records(&words) {
@@ -203,7 +210,7 @@ impl Store {
             let Some(head) = Head::of_word(record[0]).filter(|head| head.is_live()) else { continue };
             let (key, _) = record::decode(record, self.cipher.as_ref())?;
             self.pages.count_live(&page, place.words);
-            self.add_found(&key, &page, place, head, g).await?;
+            self.add_found(&key, &Record { page: Arc::clone(&page), place, head }, g).await?;
         }
         page.used.store(end as u32, Ordering::Relaxed);
         if words[end..].iter().any(|word| *word != 0) {
@@ -213,31 +220,28 @@ impl Store {
     }
 
     /// Makes a record that of its key, unless the key has a newer one.
-    async fn add_found(
-        &self,
-        key: &record::Key,
-        page: &Page,
-        place: Place,
-        head: Head,
-        g: &Guard<'_>,
-    ) -> Result<()> {
+    async fn add_found(&self, key: &record::Key, new: &Record, g: &Guard<'_>) -> Result<()> {
         let hash = self.hash(key);
+        let age = |record: &Record| (record.page.sequence, record.place.first);
         loop {
             let (found, places) = self.find(key, hash, false, g).await?;
             match found {
-                Some(found) if (found.page.sequence, found.place.first) > (page.sequence, place.first) => {
-                    return self.bury(page, place, head, g);
-                }
-                Some(found) if self.index.shard(hash).replace(hash, found.place, place) => {
-                    self.count_user(Some(head), Some(found.head));
-                    return self.bury(&found.page, found.place, found.head, g);
-                }
-                None if self.insert(hash, &places, place, 0)? => {
-                    self.count_user(Some(head), None);
-                    return Ok(());
+                Some(found) if age(&found.record) > age(new) => return self.bury(new, g),
+                Some(found) if self.index.shard(hash).replace(hash, found.record.place, new.place) => {
+                    self.count_user(Some(new.head), Some(found.record.head));
+                    return self.bury(&found.record, g);
                 }
                 // Another task has changed the index.
-                Some(_) | None => {}
+                Some(_) => {}
+                None => {
+                    let known = || {
+                        let Record { page, place, head } = new;
+                        Ok(Some(Record { page: Arc::clone(page), place: *place, head: *head }))
+                    };
+                    if let Added::Done = self.insert(hash, &places, 0, known, g)? {
+                        return Ok(());
+                    }
+                }
             }
         }
     }

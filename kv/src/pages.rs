@@ -32,8 +32,8 @@ const FILLS: u8 = 64;
 /// A page in far memory.
 #[remote]
 pub struct FarPage {
-    /// Pages that were made later have a greater one.
-    pub(crate) sequence: u64,
+    /// Pages that were filled later have a greater one.
+    pub(crate) sequence: Atomic<u64>,
     pub(crate) words: Tail<Atomic<u64>>,
 }
 
@@ -62,8 +62,8 @@ pub(crate) struct Page {
     pub(crate) used: AtomicU32,
     /// Words of records that are live; and [`REMOVED`].
     live: AtomicU32,
-    /// Records that were added, and that the index does not lead to yet.
-    pub(crate) pending: AtomicU32,
+    /// The thread that fills it, or has filled it.
+    pub(crate) writer: usize,
     state: AtomicU8,
     was_touched: AtomicBool,
 }
@@ -108,7 +108,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Page {
-    pub(crate) fn new(number: u32, far: RemotePtr<FarPage>, sequence: u64, state: State) -> Self {
+    pub(crate) fn new(
+        number: u32,
+        far: RemotePtr<FarPage>,
+        sequence: u64,
+        state: State,
+        writer: usize,
+    ) -> Self {
         Self {
             number,
             far,
@@ -116,7 +122,7 @@ impl Page {
             local: Mutex::default(),
             used: AtomicU32::new(0),
             live: AtomicU32::new(0),
-            pending: AtomicU32::new(0),
+            writer,
             state: AtomicU8::new(state as u8),
             was_touched: AtomicBool::new(false),
         }
@@ -185,6 +191,8 @@ pub(crate) struct Pages {
     table: Box<[Mutex<Option<Arc<Page>>>]>,
     /// The numbers of no page.
     free: Mutex<Vec<u32>>,
+    /// Other numbers of no page, which the root may link to a page that has no records yet: the operation that was making it was dropped.
+    doubtful: Mutex<Vec<u32>>,
     /// The pages of which something is kept, in the order in which they are looked at. It is locked before what is kept.
     clock: Mutex<Lists>,
     /// The full pages, by how many of their words are live.
@@ -246,6 +254,7 @@ impl Pages {
         Self {
             table: (0..most).map(|_| Mutex::default()).collect(),
             free: Mutex::new((0..most).rev().collect()),
+            doubtful: Mutex::default(),
             clock: Mutex::new(Lists::new(1, most)),
             full: Mutex::new(Lists::new(FILLS, most)),
             budget,
@@ -276,10 +285,18 @@ impl Pages {
         std::mem::replace(&mut *lock(self.table.get(number as usize)?), page)
     }
 
-    /// Takes the number of no page, if more than `left` are free.
-    pub(crate) fn take_number(&self, left: usize) -> Option<u32> {
-        let mut free = lock(&self.free);
-        if free.len() > left { free.pop() } else { None }
+    /// Takes the number of no page, if more than `left` are free. Also returns whether the root may link it to a page that has no records yet.
+    pub(crate) fn take_number(&self, left: usize) -> Option<(u32, bool)> {
+        let (mut free, mut doubtful) = (lock(&self.free), lock(&self.doubtful));
+        if free.len() + doubtful.len() <= left {
+            return None;
+        }
+        doubtful.pop().map(|number| (number, true)).or_else(|| Some((free.pop()?, false)))
+    }
+
+    /// Gives the number back of a page that was not made to the end.
+    pub(crate) fn give_doubtful(&self, number: u32) {
+        lock(&self.doubtful).push(number);
     }
 
     /// Gives it back.
@@ -323,7 +340,7 @@ impl Pages {
     // ---- full pages -----------------------------------------------------------------------------------------------
 
     fn fill(page: &Page) -> u8 {
-        ((page.live() as usize * usize::from(FILLS)) / (PAGE_WORDS + 1)).min(usize::from(FILLS) - 1) as u8
+        (u64::from(page.live()) * u64::from(FILLS) / (PAGE_WORDS as u64 + 1)).min(u64::from(FILLS) - 1) as u8
     }
 
     fn list(&self, page: &Page) {
@@ -338,14 +355,10 @@ impl Pages {
     }
 
     /// Returns one of the full pages with the fewest live words, and `true` if these are less than so many. The page is leaving then.
-    ///
-    /// The index leads to all of its live records: one that it does not lead to yet would be taken for dead. No record is added to a full page, so none is pending later.
     pub(crate) fn take_emptiest(&self, below: u64) -> Option<Arc<Page>> {
         let mut full = lock(&self.full);
         for fill in 0..FILLS {
-            let pages = full.pages(fill).filter_map(|number| self.get(number));
-            let found = pages.take(16).find(|page| page.pending.load(Ordering::Acquire) == 0);
-            let Some(page) = found else { continue };
+            let Some(page) = full.pages(fill).find_map(|number| self.get(number)) else { continue };
             if u64::from(page.live()) >= below || !page.turn(State::Full, State::Leaving) {
                 return None;
             }
@@ -521,7 +534,7 @@ mod tests {
     }
 
     fn added(pages: &Pages, number: u32) -> Arc<Page> {
-        let page = Arc::new(Page::new(number, RemotePtr::NULL, u64::from(number), State::Full));
+        let page = Arc::new(Page::new(number, RemotePtr::NULL, u64::from(number), State::Full, 0));
         assert!(pages.take(PAGE_BYTES));
         pages.add(Arc::clone(&page));
         page
@@ -602,10 +615,10 @@ mod tests {
         for page in &all {
             pages.count_dead(page, 40);
         }
-        all[0].pending.fetch_add(1, Ordering::Relaxed);
-        assert!(pages.take_emptiest(1000).is_none());
+        assert!(pages.take_emptiest(900).is_none());
+        assert_eq!(pages.take_emptiest(1100).unwrap().number, 0);
         let emptiest = pages.take_emptiest(1100).unwrap();
-        assert_eq!(emptiest.number, 1, "the first one has a record that is pending");
+        assert_eq!(emptiest.number, 1);
         pages.count_dead(&all[9], 1800);
         assert_eq!(pages.take_emptiest(1100).unwrap().number, 9);
         pages.remove(&all[9]);
@@ -629,6 +642,8 @@ mod tests {
     fn the_last_numbers_are_left() {
         let pages = Pages::new(3, 0);
         assert!(pages.take_number(1).is_some() && pages.take_number(1).is_some());
-        assert_eq!((pages.take_number(1), pages.take_number(0)), (None, Some(2)));
+        assert_eq!((pages.take_number(1), pages.take_number(0)), (None, Some((2, false))));
+        pages.give_doubtful(1);
+        assert_eq!((pages.take_number(1), pages.take_number(0)), (None, Some((1, true))));
     }
 }

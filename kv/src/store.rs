@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::hash::Hasher;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use farfield::prelude::*;
@@ -10,6 +10,7 @@ use farfield::{Error, RemotePtr};
 use ring::aead::NONCE_LEN;
 use siphasher::sip::SipHasher13;
 
+use crate::dropped::OnDrop;
 use crate::error::{Fault, invalid};
 use crate::index::{Index, Place};
 use crate::options::{Options, Stats};
@@ -21,10 +22,29 @@ use crate::record::{self, Cipher, Head, KEY_BYTES, Key, MOST_VALUE_BYTES};
 /// The version of the layout in far memory.
 pub(crate) const FORMAT: u64 = 0x6b76_0001;
 
+/// So often an operation looks whether the WRITE of another thread has arrived in far memory, at most: more often than for as long as one can take.
+const MOST_LOOKS: u32 = 1000;
+
 /// What opening a page takes of the budget: the page and its copy, and two buffers that are freed again.
 const OPENING_BYTES: usize = PAGE_BYTES + 3 * COPY_BYTES;
 /// What rebuilding a page takes of the budget: two buffers of its words, while they are read.
 const REBUILDING_BYTES: usize = 2 * COPY_BYTES;
+
+/// Returns what changes need of the budget: each lane has a page, and one page is rebuilt, for which a lane opens another one.
+const fn working_bytes(threads: usize) -> usize {
+    2 * threads * (COPY_BYTES + PAGE_BYTES) + REBUILDING_BYTES + OPENING_BYTES
+}
+
+/// Returns the bytes of local memory that a store always takes.
+fn fixed_bytes(name: &str, threads: usize, most_pages: u32) -> usize {
+    let own = size_of::<Store>() + name.len() + ARC_BYTES + threads * size_of::<[Lane; 2]>();
+    own + Index::new().bytes() + Pages::bytes(most_pages)
+}
+
+/// Returns the least budget of a store.
+pub(crate) fn least_bytes(name: &str, threads: usize, most_pages: u32) -> usize {
+    fixed_bytes(name, threads, most_pages) + working_bytes(threads)
+}
 
 /// The root of a store.
 #[remote]
@@ -51,8 +71,38 @@ struct Filling {
 #[derive(Default)]
 pub(crate) struct Lane {
     filling: Mutex<Option<Filling>>,
+    /// The page that was filled before, if its WRITEs may not be over. Changed only by the task that opens a page.
+    unsettled: Mutex<Option<Arc<Page>>>,
     /// True while a task opens a page for it.
     is_opening: AtomicBool,
+    is_of_rebuilds: bool,
+}
+
+impl Lane {
+    fn new(is_of_rebuilds: bool) -> Self {
+        Self { is_of_rebuilds, ..Self::default() }
+    }
+
+    /// Returns how many operations that make room wait for a page of this lane, at least.
+    fn made_room(&self) -> usize {
+        usize::from(self.is_of_rebuilds)
+    }
+}
+
+/// An operation after which more local memory may be free: it opens a page, so that the one before becomes full, or rebuilds one.
+struct MakingRoom<'a>(&'a Store);
+
+impl<'a> MakingRoom<'a> {
+    fn begins(store: &'a Store) -> Self {
+        store.making_room.fetch_add(1, Ordering::AcqRel);
+        Self(store)
+    }
+}
+
+impl Drop for MakingRoom<'_> {
+    fn drop(&mut self) {
+        self.0.making_room.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// A store, for all compute threads of its process.
@@ -74,47 +124,39 @@ pub struct Store {
     user_bytes: AtomicU64,
     /// The bytes of the budget that new keys leave for pages: what changes need, and what the index may need more when the store is opened again.
     left_bytes: usize,
-    /// Pages that are being rebuilt.
+    /// Pages that are being rebuilt because pages have too many dead words.
     rebuilding: AtomicU64,
+    /// The operations after which more local memory may be free.
+    making_room: AtomicUsize,
     /// True once a WRITE has failed.
     has_failed: AtomicBool,
     is_closed: AtomicBool,
 }
 
-/// A record that was added to a page. It is buried unless the index leads to it.
-pub(crate) struct Added<'a> {
-    store: &'a Store,
-    g: &'a Guard<'a>,
-    page: Arc<Page>,
-    head: Head,
+/// A record in a page.
+pub(crate) struct Record {
+    pub(crate) page: Arc<Page>,
     pub(crate) place: Place,
-    pub(crate) is_linked: Cell<bool>,
+    pub(crate) head: Head,
 }
 
-impl Drop for Added<'_> {
-    fn drop(&mut self) {
-        if !self.is_linked.get() {
-            // A WRITE that fails is noticed by the next wait for all of them.
-            let _ = self.store.bury(&self.page, self.place, self.head, self.g);
-        }
-        self.page.pending.fetch_sub(1, Ordering::Release);
-    }
+/// The burial of a record, which waits until the one that replaces it is in far memory. It is posted when this is dropped, also if the operation is.
+struct Burial<'a, 'g> {
+    store: &'a Store,
+    record: Record,
+    g: &'a Guard<'g>,
 }
 
-/// A task rebuilds a page, until this is dropped.
-struct Rebuilding<'a>(&'a AtomicU64);
-
-impl Drop for Rebuilding<'_> {
+impl Drop for Burial<'_, '_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        // The next operation of the thread returns the error of a WRITE that fails.
+        let _ = self.store.note(Store::post_burial(&self.record, self.g));
     }
 }
 
 /// What a key was found to have.
 pub(crate) struct Found {
-    pub(crate) page: Arc<Page>,
-    pub(crate) place: Place,
-    pub(crate) head: Head,
+    pub(crate) record: Record,
     /// Empty if it was not wanted.
     value: Vec<u8>,
 }
@@ -144,6 +186,18 @@ impl Places {
     }
 }
 
+/// What became of a record that was to be added.
+pub(crate) enum Added {
+    /// The index leads to it, and the record that it replaces is buried.
+    Done,
+    /// The index leads to it. The record that it replaces is in another segment: it must not be buried before the new one is in far memory.
+    Unburied,
+    /// The index has changed, and the record was not added.
+    Changed,
+    /// The page has no room.
+    Full,
+}
+
 impl Store {
     pub(crate) fn new(
         name: &str,
@@ -154,8 +208,6 @@ impl Store {
         ct: &ComputeThread,
     ) -> Result<Self> {
         let most_pages = options.most_pages();
-        // Each lane has a page, and one page is rebuilt, for which a lane opens another one.
-        let working = 2 * threads * (COPY_BYTES + PAGE_BYTES) + REBUILDING_BYTES + OPENING_BYTES;
         let store = Self {
             name: name.into(),
             root,
@@ -165,25 +217,17 @@ impl Store {
             openings,
             nonces: AtomicU64::new(0),
             secret: (ct.random(), ct.random()),
-            lanes: (0..threads).map(|_| Default::default()).collect(),
+            lanes: (0..threads).map(|_| [false, true].map(Lane::new)).collect(),
             sequence: AtomicU64::new(0),
             most_percent: 100 + u64::from(options.rebuild_percent),
             user_bytes: AtomicU64::new(0),
-            left_bytes: working.max(options.local_bytes / 32),
+            left_bytes: working_bytes(threads).max(options.local_bytes / 32),
             rebuilding: AtomicU64::new(0),
+            making_room: AtomicUsize::new(0),
             has_failed: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
         };
-        // What is always there.
-        let own = size_of::<Self>() + store.name.len() + ARC_BYTES + size_of_val(&*store.lanes);
-        let fixed = own + store.index.bytes() + Pages::bytes(most_pages);
-        let least = fixed + working;
-        if options.local_bytes < least || !store.pages.take(fixed) {
-            let value = options.local_bytes.to_string();
-            return Err(Error::other(format!(
-                "local_bytes: {value} is too little: {least} bytes are needed at least"
-            )));
-        }
+        store.pages.take(fixed_bytes(name, threads, most_pages));
         Ok(store)
     }
 
@@ -194,7 +238,7 @@ impl Store {
     pub async fn read(&self, key: &[u8], ct: &ComputeThread) -> Result<Option<Vec<u8>>> {
         let key = self.check(key, &[])?;
         let g = &ct.pin();
-        let (found, _) = self.find(&key, self.hash(&key), true, g).await?;
+        let (found, _) = self.note(self.find(&key, self.hash(&key), true, g).await)?;
         Ok(found.map(|found| found.value))
     }
 
@@ -211,7 +255,7 @@ impl Store {
         is_encrypted: bool,
         ct: &ComputeThread,
     ) -> Result<()> {
-        self.put(key, value, is_encrypted, false, ct).await.map(drop)
+        self.note(self.put(key, value, is_encrypted, false, ct).await).map(drop)
     }
 
     /// Changes the value of a key that is in the store. Returns whether it is.
@@ -225,7 +269,7 @@ impl Store {
         is_encrypted: bool,
         ct: &ComputeThread,
     ) -> Result<bool> {
-        self.put(key, value, is_encrypted, true, ct).await
+        self.note(self.put(key, value, is_encrypted, true, ct).await)
     }
 
     /// Deletes a key. Returns whether it was in the store. No round trip if its page is in local memory, else one.
@@ -234,14 +278,21 @@ impl Store {
     /// Those of [`read`](Self::read).
     pub async fn delete(&self, key: &[u8], ct: &ComputeThread) -> Result<bool> {
         let key = self.check(key, &[])?;
-        let hash = self.hash(&key);
+        let deleted = self.remove(&key, ct).await;
+        self.note(deleted)
+    }
+
+    async fn remove(&self, key: &Key, ct: &ComputeThread) -> Result<bool> {
+        let hash = self.hash(key);
         {
             let g = &ct.pin();
             loop {
-                let (Some(found), _) = self.find(&key, hash, false, g).await? else { return Ok(false) };
-                if self.index.shard(hash).remove(hash, found.place) {
-                    self.count_user(None, Some(found.head));
-                    self.bury(&found.page, found.place, found.head, g)?;
+                let (Some(found), _) = self.find(key, hash, false, g).await? else { return Ok(false) };
+                self.wait_for(&found.record, ct, g).await?;
+                let mut shard = self.index.shard(hash);
+                if shard.remove(hash, found.record.place) {
+                    self.count_user(None, Some(found.record.head));
+                    self.bury(&found.record, g)?;
                     break;
                 }
             }
@@ -261,7 +312,7 @@ impl Store {
     /// Returns what the store has, and what it has done.
     pub fn stats(&self) -> Stats {
         let counts = &self.pages.counts;
-        let live_bytes = 8 * self.pages.live_words.load(Ordering::Relaxed);
+        let live_bytes = self.pages.live_words.load(Ordering::Relaxed).saturating_mul(8);
         let far_bytes = (self.pages.count.load(Ordering::Relaxed) * COPY_BYTES) as u64;
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Stats {
@@ -285,9 +336,7 @@ impl Store {
     // ---- keys ---------------------------------------------------------------------------------------------------------
 
     fn check(&self, key: &[u8], value: &[u8]) -> Result<Key> {
-        if self.has_failed.load(Ordering::Relaxed) {
-            return Err(Error::other("a WRITE of the store has failed: open it again"));
-        }
+        self.check_usable()?;
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(Error::other("the store is closed"));
         }
@@ -295,6 +344,13 @@ impl Store {
             return Err(invalid("value", format!("{} bytes", value.len()), "a value has at most 8192 bytes"));
         }
         key.try_into().map_err(|_| invalid("key", format!("{} bytes", key.len()), "a key has 16 bytes"))
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        if self.has_failed.load(Ordering::Relaxed) {
+            return Err(Error::other("a WRITE of the store has failed: open the store again"));
+        }
+        Ok(())
     }
 
     /// Hashes a key by a secret of this process, so that no user can choose keys of equal hashes.
@@ -323,7 +379,10 @@ impl Store {
                 let Some(page) = self.pages.get(place.page) else { continue };
                 match self.look(key, &page, place, is_value_wanted, g).await? {
                     Ok(Some((head, value))) => {
-                        return Ok((Some(Found { page, place, head, value }), Places::AtMostOne(None)));
+                        return Ok((
+                            Some(Found { record: Record { page, place, head }, value }),
+                            Places::AtMostOne(None),
+                        ));
                     }
                     Ok(None) => {}
                     Err(why) => fault = Some(why),
@@ -396,51 +455,77 @@ impl Store {
         let words = record::encode(&key, value, cipher)?;
         let is_put = {
             let g = &ct.pin();
-            if only_present && self.find(&key, hash, false, g).await?.0.is_none() {
-                return Ok(false);
-            }
-            let new = self.append(0, &words, ct, g).await?;
-            let is_put = self.link(&key, hash, &new, only_present, g).await?;
-            if is_put {
-                new.is_linked.set(true);
-            }
-            is_put
+            self.link(&key, hash, &words, only_present, ct, g).await?
         };
-        self.tidy(ct).await;
+        if is_put {
+            self.tidy(ct).await;
+        }
         Ok(is_put)
     }
 
-    /// Makes a record that of its key. Returns `false` if the key has none and must have one.
+    /// Adds a record, and makes it that of its key. Returns `false` if the key has none and must have one.
     async fn link(
         &self,
         key: &Key,
         hash: u64,
-        new: &Added<'_>,
+        record: &[u64],
         only_present: bool,
+        ct: &ComputeThread,
         g: &Guard<'_>,
     ) -> Result<bool> {
+        let lane = &self.lanes[ct.index()][0];
         loop {
             let (found, places) = self.find(key, hash, false, g).await?;
-            if let Some(found) = found {
-                if self.index.shard(hash).replace(hash, found.place, new.place) {
-                    self.count_user(Some(new.head), Some(found.head));
-                    self.bury(&found.page, found.place, found.head, g)?;
+            let added = match &found {
+                Some(found) => {
+                    self.wait_for(&found.record, ct, g).await?;
+                    self.replace(lane, hash, &found.record, record, g)?
+                }
+                None if only_present => return Ok(false),
+                None => self.insert(hash, &places, self.left_bytes, || self.append(lane, record, g), g)?,
+            };
+            match (added, found) {
+                (Added::Unburied, Some(found)) => {
+                    let _burial = Burial { store: self, record: found.record, g };
+                    self.settle(ct).await?;
                     return Ok(true);
                 }
-                continue;
-            }
-            if only_present {
-                return Ok(false);
-            }
-            if self.insert(hash, &places, new.place, self.left_bytes)? {
-                self.count_user(Some(new.head), None);
-                return Ok(true);
+                (Added::Done | Added::Unburied, _) => return Ok(true),
+                (Added::Changed, _) => {}
+                (Added::Full, _) => self.make_room(lane, ct, g).await?,
             }
         }
     }
 
-    /// Adds a record to the index, if that leaves so many bytes of the budget. Returns `false` if it has not the places any more that it had for the hash.
-    pub(crate) fn insert(&self, hash: u64, places: &Places, new: Place, left: usize) -> Result<bool> {
+    /// Adds a record in place of another one.
+    ///
+    /// The part of the index is locked meanwhile, so operations on a key change far memory in the order in which they change the index. At any time, one record of a key is live that an operation has written
+    /// which has returned, and one that is just being written.
+    fn replace(&self, lane: &Lane, hash: u64, old: &Record, record: &[u64], g: &Guard<'_>) -> Result<Added> {
+        let mut shard = self.index.shard(hash);
+        if !shard.find(hash).any(|place| place == old.place) {
+            return Ok(Added::Changed);
+        }
+        let Some(new) = self.append(lane, record, g)? else { return Ok(Added::Full) };
+        shard.replace(hash, old.place, new.place);
+        self.count_user(Some(new.head), Some(old.head));
+        self.forget(old);
+        if !g.is_immediate() && new.page.far.address().segment() != old.page.far.address().segment() {
+            return Ok(Added::Unburied);
+        }
+        Self::post_burial(old, g)?;
+        Ok(Added::Done)
+    }
+
+    /// Adds a record to the index, which `append` adds to a page, if that leaves so many bytes of the budget. The index must still have these places for the hash.
+    pub(crate) fn insert(
+        &self,
+        hash: u64,
+        places: &Places,
+        left: usize,
+        append: impl FnOnce() -> Result<Option<Record>>,
+        g: &Guard<'_>,
+    ) -> Result<Added> {
         let growth = self.index.shard(hash).growth(hash);
         if growth > 0 && !self.pages.take_for_good(growth, left) {
             return Err(Error::other(
@@ -448,20 +533,26 @@ impl Store {
             ));
         }
         let mut shard = self.index.shard(hash);
-        if !shard.find(hash).eq(places.iter()) || shard.growth(hash) != growth {
-            drop(shard);
-            self.pages.give(growth);
-            return Ok(false);
-        }
         let before = shard.bytes();
-        let is_inserted = shard.insert(hash, new);
+        let added = if !shard.find(hash).eq(places.iter()) || shard.growth(hash) != growth {
+            Ok(Added::Changed)
+        } else {
+            match append() {
+                Ok(Some(new)) if shard.insert(hash, new.place) => {
+                    self.count_user(Some(new.head), None);
+                    Ok(Added::Done)
+                }
+                Ok(Some(new)) => self
+                    .bury(&new, g)
+                    .and_then(|()| Err(Error::other("too many keys have nearly the same hash"))),
+                Ok(None) => Ok(Added::Full),
+                Err(error) => Err(error),
+            }
+        };
         let unused = growth - (shard.bytes() - before).min(growth);
         drop(shard);
         self.pages.give(unused);
-        if !is_inserted {
-            return Err(Error::other("too many keys have nearly the same hash"));
-        }
-        Ok(true)
+        added
     }
 
     /// Counts the bytes of a record to which the index leads now, and of the one to which it has led before.
@@ -483,34 +574,8 @@ impl Store {
         nonce
     }
 
-    /// Adds a record to a page of this thread: lane 0 is for new ones. No round trip, unless it opens a page.
-    pub(crate) async fn append<'a>(
-        &'a self,
-        number: usize,
-        record: &[u64],
-        ct: &ComputeThread,
-        g: &'a Guard<'a>,
-    ) -> Result<Added<'a>> {
-        let mut backoff = g.backoff();
-        loop {
-            let lane = &self.lanes[ct.index()][number];
-            if let Some(added) = self.append_to(lane, record, g)? {
-                return Ok(added);
-            }
-            if lane.is_opening.swap(true, Ordering::AcqRel) {
-                backoff.wait().await;
-                continue;
-            }
-            // The last pages are for rebuilding others.
-            let left = if number == 0 { self.lanes.len() } else { 0 };
-            let opened = self.open_page(lane, left, ct, g).await;
-            lane.is_opening.store(false, Ordering::Release);
-            opened?;
-        }
-    }
-
-    /// Adds a record to the page of a lane, if it has room.
-    fn append_to<'a>(&'a self, lane: &Lane, record: &[u64], g: &'a Guard<'a>) -> Result<Option<Added<'a>>> {
+    /// Adds a record to the page of a lane. `None` if it has no room. No round trip.
+    fn append(&self, lane: &Lane, record: &[u64], g: &Guard<'_>) -> Result<Option<Record>> {
         let head = Head::of_word(record[0]).ok_or(Fault::NotARecord)?;
         let mut filling = lock(&lane.filling);
         let Some(Filling { page, copy }) = &*filling else { return Ok(None) };
@@ -519,67 +584,117 @@ impl Store {
         to.iter().zip(record).for_each(|(to, word)| to.store(*word, Ordering::Relaxed));
         page.used.store((first + record.len()) as u32, Ordering::Release);
         let place = Place { page: page.number, first: first as u16, words: record.len() as u16 };
-        self.pages.count_live(page, place.words);
-        page.pending.fetch_add(1, Ordering::AcqRel);
-        let page = Arc::clone(page);
-        let added = Added { store: self, g, page, head, place, is_linked: Cell::new(false) };
-        let posted = g.chain(op::store_range(added.page.far.words(), first as u64, record)).post();
+        let posted = g.chain(op::store_range(page.far.words(), first as u64, record)).post();
         if let Err(error) = posted {
             // Behind a gap no record would be found again.
             *filling = None;
             return Err(error);
         }
-        Ok(Some(added))
+        self.pages.count_live(page, place.words);
+        Ok(Some(Record { page: Arc::clone(page), place, head }))
+    }
+
+    /// Opens a page for a lane, or waits for the task that does.
+    async fn make_room(&self, lane: &Lane, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
+        if lane.is_opening.swap(true, Ordering::AcqRel) {
+            let mut backoff = g.backoff();
+            while lane.is_opening.load(Ordering::Acquire) {
+                backoff.wait().await;
+            }
+            return Ok(());
+        }
+        let _opened = OnDrop(|| lane.is_opening.store(false, Ordering::Release));
+        self.open_page(lane, ct, g).await
+    }
+
+    /// Waits until a record is in far memory that another thread has added to a page which that thread still fills: its burial must not overtake it. One round trip in this case, on fabrics that are not
+    /// immediate.
+    async fn wait_for(&self, record: &Record, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
+        let page = &record.page;
+        if g.is_immediate() || page.writer == ct.index() || !page.is(State::Filling) {
+            return Ok(());
+        }
+        let head = page.far.words().at(record.place.first.into());
+        let mut backoff = g.backoff();
+        for _ in 0..MOST_LOOKS {
+            if g.chain(op::load(head)).submit().await? != 0 {
+                return Ok(());
+            }
+            backoff.wait().await;
+        }
+        Err(self.failed("a record has not arrived in far memory"))
     }
 
     /// Opens a page for a lane. The one before is full: once all WRITEs to it are over, it may be evicted.
-    async fn open_page(&self, lane: &Lane, left: usize, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
+    async fn open_page(&self, lane: &Lane, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
+        // An operation that was dropped may not have waited.
+        self.settle_lane(lane, ct).await?;
         let mut backoff = g.backoff();
-        let mut patience = 1000;
+        let mut looks = 0;
         while !self.pages.take(OPENING_BYTES) {
-            patience -= 1;
-            if patience == 0 {
+            looks += 1;
+            // Nothing else makes room meanwhile but pages that become full, and those that are rebuilt.
+            if looks > MOST_LOOKS || self.making_room.load(Ordering::Acquire) <= lane.made_room() {
                 return Err(Error::other(
                     "the budget of local memory is exhausted: there is no room for a page",
                 ));
             }
             backoff.wait().await;
         }
-        let opened = self.new_page(left, ct, g).await;
-        self.pages.give(OPENING_BYTES - PAGE_BYTES - COPY_BYTES);
-        let page = match opened {
-            Ok(page) => page,
-            Err(error) => {
-                self.pages.give(PAGE_BYTES + COPY_BYTES);
-                return Err(error);
-            }
-        };
+        let taken = Cell::new(OPENING_BYTES);
+        let given = OnDrop(|| self.pages.give(taken.get()));
+        let _making_room = MakingRoom::begins(self);
+        let page = self.new_page(lane, ct, g).await?;
+        taken.set(OPENING_BYTES - PAGE_BYTES - COPY_BYTES);
+        drop(given);
         let copy: crate::pages::Copy = (0..PAGE_WORDS).map(|_| AtomicU64::new(0)).collect();
         self.pages.add(Arc::clone(&page));
         self.pages.keep(&page, Arc::clone(&copy));
         let before = lock(&lane.filling).replace(Filling { page, copy });
-        if let Some(before) = before {
+        *lock(&lane.unsettled) = before.map(|before| before.page);
+        self.settle_lane(lane, ct).await
+    }
+
+    /// Waits for the WRITEs to the page that a lane has filled before, which is full then.
+    async fn settle_lane(&self, lane: &Lane, ct: &ComputeThread) -> Result<()> {
+        if lock(&lane.unsettled).is_some() {
             self.settle(ct).await?;
-            self.pages.has_filled(&before.page);
+            if let Some(page) = lock(&lane.unsettled).take() {
+                self.pages.has_filled(&page);
+            }
         }
         Ok(())
     }
 
-    /// Makes a page in far memory, to which the root links, if more than `left` pages are allowed. Two round trips.
-    async fn new_page(&self, left: usize, ct: &ComputeThread, g: &Guard<'_>) -> Result<Arc<Page>> {
-        let Some(number) = self.pages.take_number(left) else {
+    /// Makes a page in far memory, to which the root links. The last pages are for rebuilding others. Two round trips.
+    async fn new_page(&self, lane: &Lane, ct: &ComputeThread, g: &Guard<'_>) -> Result<Arc<Page>> {
+        let left = if lane.is_of_rebuilds { 0 } else { self.lanes.len() };
+        let Some((number, is_doubtful)) = self.pages.take_number(left) else {
             return Err(Error::other(
                 "the store's part of far memory is full: `far_bytes` allows no more pages",
             ));
         };
-        let made = async {
-            let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
-            let new = FarPage::new_in(ct, FarPage::init(sequence, vec![0; PAGE_WORDS])).await?;
+        let is_made = Cell::new(false);
+        let _given = OnDrop(|| {
+            if !is_made.get() {
+                self.pages.give_doubtful(number);
+            }
+        });
+        let link = self.root.pages().at(number.into());
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        let linked = if is_doubtful { Some(link.load(g).await?) } else { None };
+        let far = if let Some(linked) = linked.filter(|linked| !linked.is_null()) {
+            let far = linked.as_ptr();
+            g.chain(op::store(far.sequence(), sequence)).submit().await?;
+            far
+        } else {
+            let new = FarPage::new_in(ct, FarPage::init(vec![0; PAGE_WORDS]).sequence(sequence)).await?;
             let far = new.as_ptr();
-            self.root.pages().at(number.into()).store(g, new).await?;
-            Ok(Arc::new(Page::new(number, far, sequence, State::Filling)))
+            link.store(g, new).await?;
+            far
         };
-        made.await.inspect_err(|_| self.pages.give_number(number))
+        is_made.set(true);
+        Ok(Arc::new(Page::new(number, far, sequence, State::Filling, ct.index())))
     }
 
     pub(crate) fn is_usable(&self) -> bool {
@@ -591,42 +706,75 @@ impl Store {
         self.is_closed.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for this thread's WRITEs.
-    pub(crate) async fn settle(&self, ct: &ComputeThread) -> Result<()> {
-        let settled = ct.flush().await;
-        if settled.is_err() {
-            self.has_failed.store(true, Ordering::Relaxed);
-        }
-        settled
+    /// Waits for this thread's WRITEs: those of all operations that it has performed. No round trip of its own.
+    ///
+    /// On fabrics other than `local:` and `shm:`, an operation is durable when all threads have done so that performed operations on the key up to then.
+    ///
+    /// # Errors
+    /// Those of a WRITE; one that says so if an earlier one has failed.
+    pub async fn flush(&self, ct: &ComputeThread) -> Result<()> {
+        self.settle(ct).await?;
+        self.check_usable()
     }
 
-    /// Marks a record as dead, to which the index does not lead any more. Posted: after the WRITE of the record that replaces it, if both are on one memory node.
+    /// Waits for this thread's WRITEs.
+    pub(crate) async fn settle(&self, ct: &ComputeThread) -> Result<()> {
+        self.note(ct.flush().await)
+    }
+
+    /// Remembers an error by which a WRITE may have failed: the next operation of a thread returns the error of one that was posted.
+    fn note<R>(&self, done: Result<R>) -> Result<R> {
+        if let Err(Error::NodeUnreachable(_)) = &done {
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+
+    fn failed(&self, why: &'static str) -> Error {
+        self.has_failed.store(true, Ordering::Relaxed);
+        Error::other(format!("{why}: open the store again"))
+    }
+
+    /// Marks a record as dead, to which the index does not lead any more. Posted: after the WRITE of the record that replaces it, if both are in one segment.
     ///
     /// Its page may have been rebuilt since, and its number may be another page's: the guard protects it.
-    pub(crate) fn bury(&self, page: &Page, place: Place, head: Head, g: &Guard<'_>) -> Result<()> {
+    pub(crate) fn bury(&self, record: &Record, g: &Guard<'_>) -> Result<()> {
+        self.forget(record);
+        Self::post_burial(record, g)
+    }
+
+    /// Marks a record as dead in local memory.
+    fn forget(&self, Record { page, place, head }: &Record) {
         self.pages.count_dead(page, place.words);
         self.pages.bury(page, place.first, head.dead_word());
+    }
+
+    /// Marks a record as dead in far memory.
+    fn post_burial(Record { page, place, head }: &Record, g: &Guard<'_>) -> Result<()> {
         g.chain(op::store(page.far.words().at(place.first.into()), head.dead_word())).post()
     }
 
     // ---- rebuilding ---------------------------------------------------------------------------------------------------
 
     /// Rebuilds a page, if pages have too many dead words. As many tasks do that at a time as there are pages too many, so that those who make words dead do not outrun them.
+    ///
+    /// The caller's operation has taken effect, whatever becomes of this: an error of a WRITE is noted, and the lack of room is noticed by those who need it.
     async fn tidy(&self, ct: &ComputeThread) {
         // Pages that are being filled are not full of dead records.
         let lanes = 2 * self.lanes.len();
         let pages = self.pages.count.load(Ordering::Relaxed).saturating_sub(lanes) as u64;
         let live = self.pages.live_words.load(Ordering::Relaxed);
-        let excess = pages.saturating_sub(live * self.most_percent / (100 * PAGE_WORDS as u64));
+        let excess = pages.saturating_sub(live.saturating_mul(self.most_percent) / (100 * PAGE_WORDS as u64));
         let one_more = |tasks| (tasks < excess).then_some(tasks + 1);
         if excess == 0
             || self.rebuilding.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err()
         {
             return;
         }
-        let _rebuilding = Rebuilding(&self.rebuilding);
-        // The caller has made its change. A rebuild that has failed is tried again after the next one: far memory may be full.
-        if let Err(error) = self.rebuild_emptiest(100 * 100 / self.most_percent, ct).await {
+        let _rebuilt = OnDrop(|| {
+            self.rebuilding.fetch_sub(1, Ordering::Relaxed);
+        });
+        if let Err(error) = self.note(self.rebuild_emptiest(100 * 100 / self.most_percent, ct).await) {
             tracing::debug!(%error, "a page was not rebuilt");
         }
     }
@@ -638,7 +786,7 @@ impl Store {
     pub async fn rebuild(&self, percent: u64, ct: &ComputeThread) -> Result<u64> {
         let mut rebuilt = 0;
         let most = self.pages.count.load(Ordering::Relaxed) as u64;
-        while rebuilt < most && self.rebuild_emptiest(percent, ct).await? {
+        while rebuilt < most && self.note(self.rebuild_emptiest(percent, ct).await)? {
             rebuilt += 1;
         }
         Ok(rebuilt)
@@ -649,51 +797,95 @@ impl Store {
         if !self.pages.take(REBUILDING_BYTES) {
             return Ok(false);
         }
+        let _given = OnDrop(|| self.pages.give(REBUILDING_BYTES));
         let below = (PAGE_WORDS as u64 * percent).div_ceil(100);
-        let Some(page) = self.pages.take_emptiest(below) else {
-            self.pages.give(REBUILDING_BYTES);
-            return Ok(false);
-        };
-        let rebuilt = self.rebuild_page(&page, ct).await;
-        self.pages.give(REBUILDING_BYTES);
-        if rebuilt.is_err() {
-            self.pages.stays(&page);
-        }
-        rebuilt.map(|()| true)
+        let Some(page) = self.pages.take_emptiest(below) else { return Ok(false) };
+        let is_rebuilt = Cell::new(false);
+        let _ended = OnDrop(|| {
+            if !is_rebuilt.get() {
+                self.pages.stays(&page);
+            }
+        });
+        self.rebuild_page(&page, &is_rebuilt, ct).await.map(|()| true)
     }
 
-    /// Moves the live records of a page to another one, and frees it. The bytes of its buffers were taken.
+    /// Moves the live records of a page to another one, and frees it.
     ///
-    /// A record is copied, and then the index leads to the copy, unless it does not lead to the record any more. Then the record is dead in far memory, too: so whatever becomes of the copy, the
-    /// record is not found again. The page is freed once all that is over.
-    async fn rebuild_page(&self, page: &Page, ct: &ComputeThread) -> Result<()> {
+    /// A record is copied, and then the index leads to the copy, unless it does not lead to the record any more. The page is freed once all of its records are dead in far memory: then the records that have replaced
+    /// them are there. The bytes of its buffers were taken.
+    async fn rebuild_page(
+        &self,
+        page: &Arc<Page>,
+        is_rebuilt: &Cell<bool>,
+        ct: &ComputeThread,
+    ) -> Result<()> {
+        let _making_room = MakingRoom::begins(self);
         let g = &ct.pin();
+        // Behind them may be a record that is not whole.
+        let used = page.used.load(Ordering::Acquire);
         let words: Vec<u64> = match page.copy() {
-            Some(copy) => copy.iter().map(|word| word.load(Ordering::Relaxed)).collect(),
-            None => g.chain(op::load_range(page.far.words(), 0..PAGE_WORDS as u64)).submit().await?,
+            Some(copy) => copy[..used as usize].iter().map(|word| word.load(Ordering::Relaxed)).collect(),
+            None => g.chain(op::load_range(page.far.words(), 0..used.into())).submit().await?,
         };
-        for (first, words) in records(&words) {
+        let mut burials = Vec::new();
+        let moved = self.move_records(page, &words, &mut burials, ct, g).await;
+        self.settle(ct).await?;
+        drop(burials);
+        moved?;
+        self.wait_for_burials(page, ct, g).await?;
+        self.root.pages().at(page.number.into()).store(g, RemotePtr::<FarPage>::NULL).await?;
+        self.pages.remove(page);
+        is_rebuilt.set(true);
+        self.pages.counts.rebuilt.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(page = page.number, "a page was rebuilt");
+        let _given = OnDrop(|| self.pages.give_number(page.number));
+        g.sched_reclaim(page.far.shared(g)).await
+    }
+
+    /// Adds the live ones of a page's words to another page.
+    async fn move_records<'a, 'g>(
+        &'a self,
+        page: &Arc<Page>,
+        words: &[u64],
+        burials: &mut Vec<Burial<'a, 'g>>,
+        ct: &ComputeThread,
+        g: &'a Guard<'g>,
+    ) -> Result<()> {
+        let lane = &self.lanes[ct.index()][1];
+        for (first, words) in records(words) {
             let Some(head) = Head::of_word(words[0]).filter(|head| head.is_live()) else { continue };
             let (key, _) = record::decode(words, self.cipher.as_ref())?;
             let hash = self.hash(&key);
             let place = Place { page: page.number, first: first as u16, words: words.len() as u16 };
-            if !self.index.shard(hash).find(hash).any(|found| found == place) {
-                continue;
-            }
-            let new = self.append(1, words, ct, g).await?;
-            if self.index.shard(hash).replace(hash, place, new.place) {
-                new.is_linked.set(true);
-                self.bury(page, place, head, g)?;
+            let record = Record { page: Arc::clone(page), place, head };
+            loop {
+                match self.replace(lane, hash, &record, words, g)? {
+                    Added::Full => self.make_room(lane, ct, g).await?,
+                    Added::Unburied => break burials.push(Burial { store: self, record, g }),
+                    Added::Done | Added::Changed => break,
+                }
             }
         }
-        self.settle(ct).await?;
-        self.root.pages().at(page.number.into()).store(g, RemotePtr::<FarPage>::NULL).await?;
-        self.pages.remove(page);
-        self.pages.counts.rebuilt.fetch_add(1, Ordering::Relaxed);
-        tracing::debug!(page = page.number, "a page was rebuilt");
-        g.sched_reclaim(page.far.shared(g)).await?;
-        self.pages.give_number(page.number);
         Ok(())
+    }
+
+    /// Waits until all records of a page are dead in far memory, to none of which the index leads. One round trip, on fabrics that are not immediate.
+    async fn wait_for_burials(&self, page: &Page, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
+        if g.is_immediate() {
+            return Ok(());
+        }
+        self.settle(ct).await?;
+        let used = page.used.load(Ordering::Acquire).into();
+        let mut backoff = g.backoff();
+        for _ in 0..MOST_LOOKS {
+            let words = g.chain(op::load_range(page.far.words(), 0..used)).submit().await?;
+            let is_live = |words: &[u64]| Head::of_word(words[0]).is_some_and(Head::is_live);
+            if !records(&words).any(|(_, words)| is_live(words)) {
+                return Ok(());
+            }
+            backoff.wait().await;
+        }
+        Err(self.failed("a record has not died in far memory"))
     }
 }
 

@@ -87,7 +87,7 @@ fn each_future_can_be_dropped_at_each_await() {
             assert!(store.rebuild(100, ct).await? > 0);
             let stats = store.stats();
             assert!(
-                stats.page_reads > before.page_reads
+                stats.record_reads > before.record_reads
                     && stats.evicted_pages > before.evicted_pages
                     && stats.rebuilt_pages > before.rebuilt_pages,
                 "{before:?} {stats:?}"

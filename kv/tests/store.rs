@@ -521,3 +521,43 @@ fn a_handle_works_on_any_executor_and_closes_the_store() {
     })
     .unwrap();
 }
+
+/// WRITEs of one thread overtake those of another: a burial must not overtake its record, which would be found again.
+#[test]
+fn a_record_that_another_thread_has_just_deleted_is_not_found_again() {
+    for seed in 0..100 {
+        let cluster =
+            Cluster::connect(&format!("sim:seed={seed},size=8MiB,jitter=90%,nodes=2,slow=40%")).unwrap();
+        let options = options(1 << 20, 2 << 20);
+        let store = OnceLock::<Arc<Store>>::new();
+        let run = cluster.run(2, async |ct| {
+            let mut owner = None;
+            if ct.index() == 0 {
+                let opened = Store::open("store", &options, ct).await?;
+                assert!(store.set(opened.share()).is_ok());
+                owner = Some(opened);
+            }
+            ct.barrier("opened").await?;
+            let store: &Store = store.get().unwrap();
+            for number in 0..20 {
+                if ct.index() == 0 {
+                    store.write(&key(number), b"value", false, ct).await?;
+                } else {
+                    while !store.delete(&key(number), ct).await? {
+                        ct.sleep(Duration::from_nanos(50)).await;
+                    }
+                }
+            }
+            store.flush(ct).await?;
+            ct.barrier("flushed").await?;
+            drop(owner);
+            Ok(())
+        });
+        run.unwrap();
+        let found = cluster.run(1, async |ct| {
+            let store = Store::open("store", &options, ct).await?;
+            Ok(store.stats().records)
+        });
+        assert_eq!(found.unwrap(), [0], "seed {seed}");
+    }
+}

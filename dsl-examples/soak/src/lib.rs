@@ -6,6 +6,7 @@
 //! | [`model`] | sequential models of a set, a map, a stack, a queue and a register | add a kind of structure |
 //! | [`subject`] | the structures that are soaked, and their workloads | soak another structure |
 //! | [`map`] | the map as a subject: its workload, and its keys and values | |
+//! | [`kv`] | the key-value engine, which processes open one after the other, and die | |
 //! | [`planted`] | planted bugs of structures | plant a bug in a structure |
 //! | [`mutants`] | the mutants that the build script makes of them | |
 //! | [`planted_runtime`] | planted bugs of the runtime, and programs that detect them | plant a bug in the runtime |
@@ -23,6 +24,7 @@ pub use farfield_testing::Check;
 
 pub mod corrupt;
 pub mod crash;
+pub mod kv;
 pub mod map;
 pub mod model;
 pub mod mutants;

@@ -23,7 +23,7 @@ use args::{Args, Bugs, Refused, Task};
 use farfield_soak::planted::Planted;
 use farfield_soak::planted_runtime::PlantedInRuntime;
 use farfield_soak::subject::{Bug, Subject};
-use farfield_testing::{Checker, Faults, in_parallel};
+use farfield_testing::{Faults, in_parallel};
 
 /// A run failed, or a planted bug was not detected.
 const FOUND: u8 = 1;
@@ -136,11 +136,10 @@ fn hunt_all(Bugs { subjects, of_runtime }: &Bugs, args: &Args) -> Result<bool, S
 /// Soaks structures; returns whether all runs succeed.
 fn soak_all(subjects: &[Subject], args: &Args) -> Result<bool, String> {
     let (seeds, mut sound, mut undecided) = ((args.seeds.end - args.seeds.start) as u32, true, 0);
-    let checker = Checker::new().seeds(args.seeds.clone()).faults(args.faults).jobs(args.jobs).all_seeds();
     let started = Instant::now();
     for subject in subjects {
         let began = Instant::now();
-        let soaked = subject.soak(&checker);
+        let soaked = subject.soak(args.seeds.clone(), args.faults, args.jobs);
         let (name, seconds) = (subject.name(), began.elapsed().as_secs_f64());
         let (operations, failures, hard) = (soaked.operations, soaked.failing.len(), soaked.undecided.len());
         print(&format!(

@@ -1,5 +1,7 @@
 //! Runs seeds of a tested structure. `farfield-testing` defines runs and their checks.
 
+use std::ops::Range;
+
 use farfield::sim::Simulation;
 use farfield_sim::Plant;
 use farfield_testing::{Checker, Faults, Found, Model, Tested, Undecided};
@@ -46,8 +48,9 @@ pub(crate) fn run<T: Tested>(seed: u64, faults: Faults, plant: Plant) -> Outcome
 }
 
 /// Runs many seeds.
-pub(crate) fn soak<T: Tested>(checker: &Checker, plant: Plant) -> Soaked {
-    let summary = checker.clone().options(&options(plant)).run::<T>();
+pub(crate) fn soak<T: Tested>(seeds: Range<u64>, faults: Faults, jobs: usize, plant: Plant) -> Soaked {
+    let checker = Checker::new().seeds(seeds).faults(faults).jobs(jobs).all_seeds();
+    let summary = checker.options(&options(plant)).run::<T>();
     Soaked {
         operations: summary.operations,
         undecided: summary.undecided.iter().map(|(seed, _)| *seed).collect(),
@@ -57,6 +60,6 @@ pub(crate) fn soak<T: Tested>(checker: &Checker, plant: Plant) -> Soaked {
 }
 
 /// The options of the cluster's URL that plant a bug.
-fn options(plant: Plant) -> String {
+pub(crate) fn options(plant: Plant) -> String {
     if plant == Plant::None { String::new() } else { format!("plant={}", plant.name()) }
 }

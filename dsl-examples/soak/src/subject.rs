@@ -11,8 +11,9 @@ use farfield_collections::{
 };
 use farfield_examples::{HarrisList, HashSet, LazyList, LazyListNaive, MsQueue, TreiberStack};
 use farfield_sim::Plant;
-use farfield_testing::{Checker, Faults, Found, Model, Plan, Random, Tested};
+use farfield_testing::{Faults, Found, Model, Plan, Random, Tested};
 
+use crate::kv::{self, KeyValue};
 use crate::map::{locking_map, map, ordered_map};
 use crate::model::exchange::{Discipline, Exchange, Reply, Values};
 use crate::model::priority::Request;
@@ -20,8 +21,8 @@ use crate::model::register::Access;
 use crate::model::set::{Set, SetOperation};
 use crate::mutants::{
     hash_map_with_small_tables, inline_hash_map_with_small_tables as small_inline,
-    interlocked_with_small_lists as small_interlocked, ordered_map_with_small_nodes as small_ordered,
-    tall_skip_list,
+    interlocked_with_small_lists as small_interlocked, kv_with_small_pages,
+    ordered_map_with_small_nodes as small_ordered, tall_skip_list,
 };
 use crate::planted::{Planted, Structure};
 use crate::planted_runtime::PlantedInRuntime;
@@ -161,7 +162,7 @@ pub struct Subject {
     /// The bug.
     pub bug: Bug,
     run: fn(u64, Faults, Plant) -> Outcome,
-    soak: fn(&Checker, Plant) -> Soaked,
+    soak: fn(Range<u64>, Faults, usize, Plant) -> Soaked,
 }
 
 impl Subject {
@@ -197,6 +198,8 @@ impl Subject {
                 Self::of::<small_interlocked::interlocked::InterlockedHashTable<u64, u64>>(structure)
             }
             Structure::Register => Self::of::<Register>(structure),
+            Structure::KeyValueStore => Self::of_store::<farfield_kv::Store>(structure),
+            Structure::SmallKeyValueStore => Self::of_store::<kv_with_small_pages::Store>(structure),
         }
     }
 
@@ -206,6 +209,11 @@ impl Subject {
         Soak<S>: Tested,
     {
         Self { bug: Bug::Mutant(planted), ..Self::of::<S>(planted.structure) }
+    }
+
+    /// A mutant of the key-value store.
+    pub(crate) const fn mutant_of_store<S: KeyValue>(planted: &'static Planted) -> Self {
+        Self { bug: Bug::Mutant(planted), ..Self::of_store::<S>(planted.structure) }
     }
 
     /// The structure that must detect a planted bug of the runtime, if one must.
@@ -219,6 +227,10 @@ impl Subject {
         Soak<S>: Tested,
     {
         Self { structure, bug: Bug::None, run: soak::run::<Soak<S>>, soak: soak::soak::<Soak<S>> }
+    }
+
+    const fn of_store<S: KeyValue>(structure: Structure) -> Self {
+        Self { structure, bug: Bug::None, run: kv::run::<S>, soak: kv::soak::<S> }
     }
 
     /// The name in reports.
@@ -255,9 +267,9 @@ impl Subject {
         })
     }
 
-    /// Runs many seeds.
-    pub fn soak(&self, checker: &Checker) -> Soaked {
-        (self.soak)(checker, self.plant())
+    /// Runs many seeds, so many of them in parallel.
+    pub fn soak(&self, seeds: Range<u64>, faults: Faults, jobs: usize) -> Soaked {
+        (self.soak)(seeds, faults, jobs, self.plant())
     }
 
     fn plant(&self) -> Plant {
@@ -491,6 +503,7 @@ impl Tested for Soak<Register> {
     }
 }
 
+kv::store!(kv_with_small_pages::Store);
 set!(LazyList<u64>, recover);
 set!(LazyListNaive<u64>, recover);
 lock_free_set!(HarrisList<u64>);

@@ -232,6 +232,26 @@ fn a_register_survives_faults() {
     succeeds(Structure::Register, Faults::Injected);
 }
 
+#[test]
+fn a_key_value_store_is_sound() {
+    succeeds(Structure::KeyValueStore, Faults::None);
+}
+
+#[test]
+fn a_key_value_store_with_small_pages_is_sound() {
+    succeeds(Structure::SmallKeyValueStore, Faults::None);
+}
+
+#[test]
+fn a_key_value_store_survives_faults() {
+    succeeds(Structure::KeyValueStore, Faults::Injected);
+}
+
+#[test]
+fn a_key_value_store_with_small_pages_survives_faults() {
+    succeeds(Structure::SmallKeyValueStore, Faults::Injected);
+}
+
 fn hunt(subjects: impl Iterator<Item = Subject>) -> usize {
     subjects
         .inspect(|subject| assert!(subject.hunt(0..1000).is_some(), "{} is not detected", subject.name()))
@@ -309,6 +329,11 @@ fn the_bugs_planted_in_the_priority_queue_are_detected() {
 #[test]
 fn the_bugs_planted_in_the_interlocked_hash_table_are_detected() {
     hunt_mutants(Structure::SmallInterlockedHashTable);
+}
+
+#[test]
+fn the_bugs_planted_in_the_key_value_store_are_detected() {
+    hunt_mutants(Structure::SmallKeyValueStore);
 }
 
 #[test]

@@ -112,7 +112,7 @@ pub use linearizability::{SEARCH_LIMIT, Undecided, Verdict, check, check_within}
 pub use model::{AT_THE_END, Components, EventOf, Fate, Fates, Model};
 pub use plan::{Dead, Faults, Plan, Scripted, Step};
 pub use random::Random;
-pub use run::{Outcome, run, run_within};
+pub use run::{Outcome, judge, run, run_within};
 pub use shrink::{MOST_RUNS, SEEDS_TRIED, Shrunk, shrink};
 pub use tested::{Meaning, OperationOf, ReturnedOf, Tested};
 pub use timeline::timeline;

@@ -99,7 +99,7 @@ pub(crate) fn run_erased<M: Model>(
             let executed = AssertUnwindSafe(|| run_threads(&cluster, plan, tested, &history, &final_history));
             found.extend(match catch_unwind(executed) {
                 Ok(Ok(())) => None,
-                Ok(Err(error)) => judge(plan, tested, &error),
+                Ok(Err(error)) => judge(plan, tested.is_lock_free(), &error),
                 Err(panic) => Some(Found { by: Check::Error, message: panicked(&*panic) }),
             });
         }
@@ -140,7 +140,7 @@ fn run_threads<M: Model>(
     let run = Run { plan, tested, history };
     let work = cluster.run_surviving(plan.threads.len(), async |ct| work(ct, &run, &inject).await);
     match work {
-        Err(error) if judge(plan, tested, &error).is_some() => return Err(error),
+        Err(error) if judge(plan, tested.is_lock_free(), &error).is_some() => return Err(error),
         _ => {}
     }
     let run = Run { history: final_history, ..run };
@@ -295,8 +295,8 @@ async fn finish<M: Model>(ct: &ComputeThread, run: &Run<'_, M>) -> Result<()> {
     structure.destroy(ct).await
 }
 
-/// Classifies a run's error. `None` if faults explain it.
-fn judge<M: Model>(plan: &Plan<M::Operation>, tested: &dyn DynTested<M>, error: &Error) -> Option<Found> {
+/// Classifies the error of a plan's run. `None` if the plan's faults explain it. [`run`] uses it; so can a program that executes plans in another way.
+pub fn judge<O>(plan: &Plan<O>, is_lock_free: bool, error: &Error) -> Option<Found> {
     let by = match error {
         Error::Simulation(simulation) => match simulation.finding {
             Finding::Leak => Check::Leak,
@@ -320,6 +320,6 @@ fn judge<M: Model>(plan: &Plan<M::Operation>, tested: &dyn DynTested<M>, error: 
         _ => Check::Error,
     };
     let is_stuck = matches!(by, Check::Stuck | Check::OutOfTime);
-    let excused = is_stuck && plan.may_lose_locks() && !tested.is_lock_free();
+    let excused = is_stuck && plan.may_lose_locks() && !is_lock_free;
     (!excused).then(|| Found { by, message: error.to_string() })
 }

@@ -7,9 +7,11 @@
 //! | [`exchange`] | a stack, a queue and a bounded queue of values |
 //! | [`priority`] | a priority queue |
 //! | [`register`] | a register |
+//! | [`store`] | a key-value store |
 
 pub mod exchange;
 pub mod map;
 pub mod priority;
 pub mod register;
 pub mod set;
+pub mod store;

@@ -47,6 +47,10 @@ pub enum Structure {
     SmallInterlockedHashTable,
     /// A value of several words: tests `Versioned`, which no example uses.
     Register,
+    /// The key-value engine `farfield-kv`.
+    KeyValueStore,
+    /// The same with small pages, which are full early.
+    SmallKeyValueStore,
 }
 
 /// A planted bug of a structure, and the check that must detect it.
@@ -70,7 +74,7 @@ pub struct Planted {
 
 impl Structure {
     /// All structures.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::LazyList,
         Self::LazyListNaive,
         Self::HarrisList,
@@ -92,6 +96,8 @@ impl Structure {
         Self::InterlockedHashTable,
         Self::SmallInterlockedHashTable,
         Self::Register,
+        Self::KeyValueStore,
+        Self::SmallKeyValueStore,
     ];
 
     /// The name on the command line.
@@ -118,6 +124,8 @@ impl Structure {
             Self::InterlockedHashTable => "interlocked",
             Self::SmallInterlockedHashTable => "interlocked-small",
             Self::Register => "register",
+            Self::KeyValueStore => "kv",
+            Self::SmallKeyValueStore => "kv-small",
         }
     }
 
@@ -130,11 +138,12 @@ impl Structure {
             Self::TallSkipList => Self::SkipList,
             Self::SmallOrderedMap | Self::OrderedMapOfBytes => Self::OrderedMap,
             Self::SmallInterlockedHashTable => Self::InterlockedHashTable,
+            Self::SmallKeyValueStore => Self::KeyValueStore,
             other => other,
         }
     }
 
-    /// Returns whether it is a map, whose runs take several times as long as others.
+    /// Returns whether it is a map or a store, whose runs take several times as long as others.
     pub fn is_map(self) -> bool {
         matches!(
             self.original(),
@@ -143,6 +152,7 @@ impl Structure {
                 | Self::SkipList
                 | Self::OrderedMap
                 | Self::InterlockedHashTable
+                | Self::KeyValueStore
         )
     }
 }

@@ -14,6 +14,7 @@ mod hash_map;
 mod hash_set;
 mod inline_hash_map;
 mod interlocked;
+mod kv;
 mod lazy_list;
 mod lazy_list_naive;
 mod ms_queue;
@@ -27,11 +28,12 @@ pub use bug::{Planted, Structure};
 pub use hash_map::SMALL_TABLES;
 pub use inline_hash_map::SMALL_INLINE_TABLES;
 pub use interlocked::SMALL_LISTS;
+pub use kv::SMALL_PAGES;
 pub use ordered_map::SMALL_NODES;
 pub use skip_list::TALL_TOWERS;
 
 /// The planted bugs by structure.
-pub const PLANTED: [&[Planted]; 13] = [
+pub const PLANTED: [&[Planted]; 14] = [
     lazy_list::BUGS,
     lazy_list_naive::BUGS,
     harris_list::BUGS,
@@ -45,6 +47,7 @@ pub const PLANTED: [&[Planted]; 13] = [
     skip_list::BUGS,
     ordered_map::BUGS,
     priority_queue::BUGS,
+    kv::BUGS,
 ];
 
 /// All planted bugs.
