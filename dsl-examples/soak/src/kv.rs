@@ -267,7 +267,11 @@ fn plan(seed: u64, faults: Faults, plant: Plant) -> Plan<Request> {
     let processes = if faults == Faults::Injected { random.range(2..4) } else { random.range(1..4) };
     plan.threads_per_node = random.range(1..4);
     // With few keys, histories of more tasks are hard to check.
-    let tasks = if keys(&Random::new(!seed)) > 3 { random.range(1..5) } else { random.range(1..3) };
+    let tasks = match keys(&Random::new(!seed)) {
+        1 => 1,
+        2..=3 => random.range(1..3),
+        _ => random.range(1..5),
+    };
     let steps = random.one_of(&[4, 12, 24]) / tasks.min(2);
     // WRITEs of one process overtake each other on the way to different memory nodes, most of all if one is slow.
     plan.nodes = random.one_of(&[1, 2, 2]);
