@@ -13,6 +13,8 @@ pub(crate) enum Fault {
     OtherKey,
     /// It is not what was encrypted.
     Tampered,
+    /// It is the record of a key that the index does not have there.
+    Misplaced,
     /// It could not be encrypted.
     Encryption,
 }
@@ -24,6 +26,7 @@ impl fmt::Display for Fault {
             Self::NoKey => "a record is encrypted, and the store was started without a key",
             Self::OtherKey => "a record was encrypted by another key",
             Self::Tampered => "a record is not what the store has encrypted: far memory was tampered with",
+            Self::Misplaced => "far memory has another key's record where the index says",
             Self::Encryption => "a record could not be encrypted",
         })
     }

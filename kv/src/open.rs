@@ -14,7 +14,7 @@ use crate::index::Place;
 use crate::options::Options;
 use crate::pages::{COPY_BYTES, FarPage, PAGE_BYTES, PAGE_WORDS, Page, State};
 use crate::record::{self, Head};
-use crate::store::{Added, FORMAT, Record, Store, StoreRoot, records};
+use crate::store::{Added, FORMAT, Record, Store, StoreRoot, least_bytes, records};
 
 /// The pages that are read at the same time.
 const TASKS: usize = 16;
@@ -53,6 +53,13 @@ impl Drop for Opened<'_> {
             pages = stats.pages,
             "a store was closed"
         );
+    }
+}
+
+impl Options {
+    /// Returns the least `local_bytes` of a store of a name and `far_bytes`, for so many threads. It has room for some keys.
+    pub fn least_local_bytes(&self, name: &str, threads: usize) -> usize {
+        least_bytes(name, threads, self.most_pages())
     }
 }
 
@@ -270,6 +277,39 @@ mod tests {
         let page = page.expect("a page with records");
         let first = page.used.load(Ordering::Relaxed).into();
         ct.pin().chain(op::store_range(page.far.words(), first, words)).submit().await
+    }
+
+    /// Whoever can write far memory can move a record that the store has encrypted. It is authentic, and it is not the key's.
+    #[test]
+    fn a_record_at_the_place_of_another_one_is_noticed() {
+        let run = Cluster::connect("local:").unwrap().run(1, async |ct| {
+            let mut options = options();
+            options.local_bytes = options.least_local_bytes("store", 1) + (100 << 10);
+            let store = Store::open("store", &options, ct).await?;
+            let key = |number: u64| u128::from(number).to_le_bytes();
+            for number in 0..2000 {
+                store.write(&key(number), &[1; 100], true, ct).await?;
+            }
+            let place_of = |key: [u8; 16]| {
+                let hash = store.hash(&key);
+                let place = store.index.shard(hash).find(hash).next();
+                place.expect("the index has the key")
+            };
+            let [one, other] = [0, 1].map(|number| place_of(key(number)));
+            let page = store.pages.get(one.page).expect("the page is there");
+            assert!(page.copy().is_none() && other.page == one.page, "it was evicted");
+            let range = |place: Place| u64::from(place.first)..u64::from(place.first + place.words);
+            let g = &ct.pin();
+            let moved = g.chain(op::load_range(page.far.words(), range(one))).submit().await?;
+            g.chain(op::store_range(page.far.words(), other.first.into(), &moved)).submit().await?;
+            assert_eq!(store.read(&key(0), ct).await?, Some(vec![1; 100]));
+            let noticed = store.read(&key(1), ct).await.unwrap_err().to_string();
+            assert!(noticed.contains("another key's record"), "{noticed}");
+            let noticed = store.write(&key(1), b"new", true, ct).await.unwrap_err().to_string();
+            assert!(noticed.contains("another key's record"), "{noticed}");
+            Ok(())
+        });
+        run.unwrap();
     }
 
     /// Writes some records, leaves words behind them that may depend on the store, and opens the store twice. Each time all pages are rebuilt.

@@ -10,7 +10,6 @@ use ring::hkdf::{HKDF_SHA256, Salt};
 
 use crate::pages::COPY_BYTES;
 use crate::record::Cipher;
-use crate::store::least_bytes;
 
 /// Options of a store.
 #[derive(Clone, Debug)]
@@ -51,11 +50,6 @@ impl Options {
         let bytes = std::fs::read(path).map_err(|error| failed(&error))?;
         let found = format!("a key has 32 bytes, and the file has {}", bytes.len());
         Ok(self.with_key(bytes.try_into().map_err(|_| failed(&found))?))
-    }
-
-    /// Returns the least `local_bytes` of a store of a name and `far_bytes`, for so many threads. It has room for some keys.
-    pub fn least_local_bytes(&self, name: &str, threads: usize) -> usize {
-        least_bytes(name, threads, self.most_pages())
     }
 
     pub(crate) fn most_pages(&self) -> u32 {

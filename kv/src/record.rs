@@ -202,26 +202,35 @@ pub(crate) fn decode(words: &[u64], cipher: Option<&Cipher>) -> Result<(Key, Vec
     Ok((key, value))
 }
 
-/// Returns the head of a record, and its value if that is wanted. `None` if it is another key's record.
+/// What a record was found to be.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Decoded {
+    /// A record of the key: its head, and its value if that is wanted.
+    Of(Head, Vec<u8>),
+    /// A record of another key.
+    Other(Key),
+}
+
+/// Returns the head of a record, and its value if that is wanted, if it is a record of the key.
 pub(crate) fn decode_if<W: Words + ?Sized>(
     words: &W,
     key: &Key,
     is_value_wanted: bool,
     cipher: Option<&Cipher>,
-) -> Result<Option<(Head, Vec<u8>)>, Fault> {
+) -> Result<Decoded, Fault> {
     let head = head_of(words)?;
     if head.is_encrypted() {
         let (found, value) = decrypt(head, words, cipher)?;
-        return Ok((found == *key).then_some((head, value)));
+        return Ok(if found == *key { Decoded::Of(head, value) } else { Decoded::Other(found) });
     }
     let mut found = [0; KEY_BYTES];
     words.copy_to(1, &mut found);
     if found != *key {
-        return Ok(None);
+        return Ok(Decoded::Other(found));
     }
     let mut value = vec![0; if is_value_wanted { head.value_bytes() } else { 0 }];
     words.copy_to(1 + KEY_BYTES / 8, &mut value);
-    Ok(Some((head, value)))
+    Ok(Decoded::Of(head, value))
 }
 
 fn head_of<W: Words + ?Sized>(words: &W) -> Result<Head, Fault> {
@@ -270,9 +279,9 @@ mod tests {
             assert_eq!(decode(&words, None).unwrap(), (key, value.clone()));
             let copy: Vec<AtomicU64> = words.iter().map(|word| AtomicU64::new(*word)).collect();
             let head = Head::of_word(words[0]).unwrap();
-            assert_eq!(decode_if(&copy[..], &key, true, None).unwrap(), Some((head, value.clone())));
-            assert_eq!(decode_if(&copy[..], &key, false, None).unwrap(), Some((head, Vec::new())));
-            assert_eq!(decode_if(&copy[..], &[8; KEY_BYTES], true, None).unwrap(), None);
+            assert_eq!(decode_if(&copy[..], &key, true, None).unwrap(), Decoded::Of(head, value.clone()));
+            assert_eq!(decode_if(&copy[..], &key, false, None).unwrap(), Decoded::Of(head, Vec::new()));
+            assert_eq!(decode_if(&copy[..], &[8; KEY_BYTES], true, None).unwrap(), Decoded::Other(key));
             let (one, other) = (cipher(1), cipher(2));
             let words = encode(&key, &value, Some((&one, [3; NONCE_LEN]))).unwrap();
             assert!(is_whole(&words) && words.len() == words_of(length, true));

@@ -17,7 +17,7 @@ use crate::options::{Options, Stats};
 use crate::pages::{
     ARC_BYTES, COPY_BYTES, FarPage, Looked, PAGE_BYTES, PAGE_WORDS, Page, Pages, State, lock,
 };
-use crate::record::{self, Cipher, Head, KEY_BYTES, Key, MOST_VALUE_BYTES};
+use crate::record::{self, Cipher, Decoded, Head, KEY_BYTES, Key, MOST_VALUE_BYTES};
 
 /// The version of the layout in far memory.
 pub(crate) const FORMAT: u64 = 0x6b76_0001;
@@ -378,13 +378,13 @@ impl Store {
             for place in places.iter() {
                 let Some(page) = self.pages.get(place.page) else { continue };
                 match self.look(key, &page, place, is_value_wanted, g).await? {
-                    Ok(Some((head, value))) => {
-                        return Ok((
-                            Some(Found { record: Record { page, place, head }, value }),
-                            Places::AtMostOne(None),
-                        ));
+                    Ok(Decoded::Of(head, value)) => {
+                        let record = Record { page, place, head };
+                        return Ok((Some(Found { record, value }), Places::AtMostOne(None)));
                     }
-                    Ok(None) => {}
+                    // The index has 32 bits of the hash.
+                    Ok(Decoded::Other(other)) if self.hash(&other) as u32 == hash as u32 => {}
+                    Ok(Decoded::Other(_)) => fault = Some(Fault::Misplaced),
                     Err(why) => fault = Some(why),
                 }
             }
@@ -395,7 +395,7 @@ impl Store {
         }
     }
 
-    /// Returns the head of a record and its value, if that is wanted. `None` if it is another key's.
+    /// Decodes a record, wherever it is.
     async fn look(
         &self,
         key: &Key,
@@ -403,7 +403,7 @@ impl Store {
         place: Place,
         is_value_wanted: bool,
         g: &Guard<'_>,
-    ) -> Result<Result<Option<(Head, Vec<u8>)>, Fault>> {
+    ) -> Result<Result<Decoded, Fault>> {
         let cipher = self.cipher.as_ref();
         let mut backoff = g.backoff();
         loop {
@@ -428,7 +428,7 @@ impl Store {
         let range = u64::from(place.first)..u64::from(place.first) + u64::from(place.words);
         let words = g.chain(op::load_range(page.far.words(), range)).submit().await?;
         let found = record::decode_if(&words[..], key, is_value_wanted, cipher);
-        if let (Some(reading), Ok(Some(_))) = (reading, &found) {
+        if let (Some(reading), Ok(Decoded::Of(..))) = (reading, &found) {
             reading.keep(&words);
         }
         Ok(found)
