@@ -853,9 +853,12 @@ struct LoadRange<'g, F> {
 
 impl<'g, F: Loadable> LoadRange<'g, F> {
     fn decode(&self, words: &[u64]) -> Result<Vec<F::Value<'g>>> {
-        let value = |(index, bytes)| F::decode(self.at.add((index * WORD_BYTES) as u64), bytes);
-        let decoded = bytes(words).chunks_exact(WORD_BYTES).enumerate().map(value);
-        Ok(decoded.collect::<farfield_words::Result<_>>()?)
+        // An iterator of results collects into a vector that grows again and again.
+        let mut values = Vec::with_capacity(words.len());
+        for (index, bytes) in bytes(words).chunks_exact(WORD_BYTES).enumerate() {
+            values.push(F::decode(self.at.add((index * WORD_BYTES) as u64), bytes)?);
+        }
+        Ok(values)
     }
 }
 

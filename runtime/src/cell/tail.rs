@@ -107,11 +107,11 @@ impl<'g, F: Field> Place<'g, Tail<F>> {
         }
         g.read_words(Address::from_bits(start.bits() - within as u64), span.div_ceil(WORD_BYTES), |words| {
             let bytes = &bytes(words)[within..];
-            let element = |index: usize| {
-                let offset = index * size_of::<F::Cell>();
-                F::decode(start.add(offset as u64), &bytes[offset..])
-            };
-            Ok((0..count).map(element).collect::<farfield_words::Result<_>>()?)
+            let mut elements = Vec::with_capacity(count);
+            for offset in (0..count).map(|index| index * size_of::<F::Cell>()) {
+                elements.push(F::decode(start.add(offset as u64), &bytes[offset..])?);
+            }
+            Ok(elements)
         })
         .await
     }

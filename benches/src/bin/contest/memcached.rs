@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use async_memcached::{AsciiProtocol, Client};
+use async_memcached::{AsciiProtocol, Client, Error, Status};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::servers::{Connection, Server};
@@ -53,7 +53,14 @@ impl Connection for Memcached {
             if !deletions.is_empty() {
                 client.delete_multi_no_reply(&deletions).await?;
             }
-            if reads.is_empty() { Ok(Vec::new()) } else { client.get_multi(&reads).await }
+            if reads.is_empty() {
+                return Ok(Vec::new());
+            }
+            match client.get_multi(&reads).await {
+                // None of them.
+                Err(Error::Protocol(Status::NotFound)) => Ok(Vec::new()),
+                found => found,
+            }
         });
         let found = found.map_err(failed)?;
         let found: HashMap<_, _> = found.into_iter().map(|value| (value.key, value.data)).collect();
