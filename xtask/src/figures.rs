@@ -90,6 +90,31 @@ figures! {
     "target/release/ring" {
         "native.ring.ratio" Printed "times" "time of a ring's `try_push` and `try_pop` by one thread on `local:`, over that of the `ArrayQueue` of `crossbeam-queue`, whose items lie in its slots"
     }
+    "target/release/contest --engine far,redis,memcached --rounds 3" {
+        "contest.write.ratio_to_redis" Printed "times" "time of the phase `write` of the contest on the key-value engine with a quarter of the data in local memory, on `local:` with two threads, over that on Redis"
+        "contest.write.ratio_to_memcached" Printed "times" "the same, over that on memcached"
+        "contest.amplification.write" Printed "times" "far memory of the engine at the end of the phase, over the bytes of keys and values"
+        "contest.delete.ratio_to_redis" Printed "times" "the same of the phase `delete`"
+        "contest.delete.ratio_to_memcached" Printed "times" "the same, over that on memcached"
+        "contest.amplification.delete" Printed "times" "far memory of the engine at the end of the phase, over the bytes of keys and values"
+        "contest.rewrite.ratio_to_redis" Printed "times" "the same of the phase `rewrite`"
+        "contest.rewrite.ratio_to_memcached" Printed "times" "the same, over that on memcached"
+        "contest.amplification.rewrite" Printed "times" "far memory of the engine at the end of the phase, over the bytes of keys and values"
+        "contest.hot.ratio_to_redis" Printed "times" "the same of the phase `hot`"
+        "contest.hot.ratio_to_memcached" Printed "times" "the same, over that on memcached"
+        "contest.amplification.hot" Printed "times" "far memory of the engine at the end of the phase, over the bytes of keys and values"
+        "contest.budget.over_bytes" Printed "bytes" "local memory that the engine has counted beyond its budget"
+    }
+    "target/release/contest --engine far,redis --encrypt --rounds 3" {
+        "contest.encrypted.write.ratio_to_redis" Printed "times" "time of the phase `write` with encrypted records, over that on Redis"
+        "contest.encrypted.delete.ratio_to_redis" Printed "times" "time of the phase `delete` with encrypted records, over that on Redis"
+        "contest.encrypted.rewrite.ratio_to_redis" Printed "times" "time of the phase `rewrite` with encrypted records, over that on Redis"
+        "contest.encrypted.hot.ratio_to_redis" Printed "times" "time of the phase `hot` with encrypted records, over that on Redis"
+    }
+    "cargo test -p farfield-kv --test store a_miss -- --nocapture" {
+        "rtts.kv.read.miss" Printed "round trips" "round trips of a `read` of a record that is not in the key-value engine's local memory"
+        "rtts.kv.write.slow" Printed "of writes" "the share of the writes of new keys that wait: those that open a page"
+    }
     "target/release/hash_map native" {
         "native.hash-map.insert.ratio" Printed "times" "time of a hash map's `insert` on `local:`, from empty to a million `u64` records, over that of `papaya`"
         "native.hash-map.insert.ratio_to_dashmap" Printed "times" "the same, over that of `dashmap`"
