@@ -231,7 +231,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Returns the value of a key. No round trip if its page is in local memory, else one.
+    /// Returns the value of a key. No round trip if its record is in local memory, else one.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a key that has not 16 bytes; those of a READ; one that says so if the record can not be decrypted.
@@ -243,7 +243,7 @@ impl Store {
     }
 
     /// Sets the value of a key; encrypted, if asked to. It is in far memory when this returns, as soon as the posted WRITEs are over: see the crate's documentation. No round trip for a new key, or
-    /// if the old record's page is in local memory; else one. One record in a hundred or so opens a page, for two.
+    /// if the old record is in local memory; else one. One record in a hundred or so opens a page, for three.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a key that has not 16 bytes, or a value of more than 8 KiB; [`Error::OutOfMemory`] if far memory is full; one that says so if the budget is
@@ -272,7 +272,7 @@ impl Store {
         self.note(self.put(key, value, is_encrypted, true, ct).await)
     }
 
-    /// Deletes a key. Returns whether it was in the store. No round trip if its page is in local memory, else one.
+    /// Deletes a key. Returns whether it was in the store. No round trip if its record is in local memory, else one.
     ///
     /// # Errors
     /// Those of [`read`](Self::read).
