@@ -99,6 +99,8 @@ pub struct Stats {
     pub evicted_records: u64,
     /// Pages whose live records were moved to others.
     pub rebuilt_pages: u64,
+    /// Pages that tasks are rebuilding now because there are too many dead records.
+    pub rebuilding_pages: u64,
     /// Records that were not whole when the store was opened.
     pub torn_records: u64,
 }

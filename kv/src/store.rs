@@ -329,6 +329,7 @@ impl Store {
             evicted_pages: of(&counts.evicted_pages),
             evicted_records: of(&counts.evicted_records),
             rebuilt_pages: of(&counts.rebuilt),
+            rebuilding_pages: of(&self.rebuilding),
             torn_records: of(&counts.torn),
         }
     }

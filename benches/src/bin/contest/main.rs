@@ -25,6 +25,8 @@
 //!
 //! With `--encrypt` their names begin with `contest.encrypted.`.
 
+#[cfg(test)]
+mod eviction;
 mod far;
 mod memcached;
 mod outcome;
