@@ -82,26 +82,21 @@ impl Lane {
     fn new(is_of_rebuilds: bool) -> Self {
         Self { is_of_rebuilds, ..Self::default() }
     }
+}
 
-    /// Returns how many operations that make room wait for a page of this lane, at least.
-    fn made_room(&self) -> usize {
-        usize::from(self.is_of_rebuilds)
+/// Counts an operation, until it is dropped.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn begins(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
     }
 }
 
-/// An operation after which more local memory may be free: it opens a page, so that the one before becomes full, or rebuilds one.
-struct MakingRoom<'a>(&'a Store);
-
-impl<'a> MakingRoom<'a> {
-    fn begins(store: &'a Store) -> Self {
-        store.making_room.fetch_add(1, Ordering::AcqRel);
-        Self(store)
-    }
-}
-
-impl Drop for MakingRoom<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.making_room.fetch_sub(1, Ordering::AcqRel);
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -126,8 +121,10 @@ pub struct Store {
     left_bytes: usize,
     /// Pages that are being rebuilt because pages have too many dead words.
     rebuilding: AtomicU64,
-    /// The operations after which more local memory may be free.
+    /// The operations after which more local memory may be free: they open a page, so that the one before becomes full, or rebuild one.
     making_room: AtomicUsize,
+    /// Those of them that wait for a page themselves.
+    waiting_for_room: AtomicUsize,
     /// True once a WRITE has failed.
     has_failed: AtomicBool,
     is_closed: AtomicBool,
@@ -224,6 +221,7 @@ impl Store {
             left_bytes: working_bytes(threads).max(options.local_bytes / 32),
             rebuilding: AtomicU64::new(0),
             making_room: AtomicUsize::new(0),
+            waiting_for_room: AtomicUsize::new(0),
             has_failed: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
         };
@@ -598,6 +596,7 @@ impl Store {
     /// Opens a page for a lane, or waits for the task that does.
     async fn make_room(&self, lane: &Lane, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
         if lane.is_opening.swap(true, Ordering::AcqRel) {
+            let _waiting = lane.is_of_rebuilds.then(|| Counted::begins(&self.waiting_for_room));
             let mut backoff = g.backoff();
             while lane.is_opening.load(Ordering::Acquire) {
                 backoff.wait().await;
@@ -631,20 +630,25 @@ impl Store {
         // An operation that was dropped may not have waited.
         self.settle_lane(lane, ct).await?;
         let mut backoff = g.backoff();
-        let mut looks = 0;
+        let (mut looks, mut waiting) = (0, None);
         while !self.pages.take(OPENING_BYTES) {
+            if lane.is_of_rebuilds {
+                waiting.get_or_insert_with(|| Counted::begins(&self.waiting_for_room));
+            }
+            // Rebuilds that all wait for each other give up; what they have taken is room for the others.
+            let stuck = if lane.is_of_rebuilds { self.waiting_for_room.load(Ordering::Acquire) } else { 0 };
             looks += 1;
-            // Nothing else makes room meanwhile but pages that become full, and those that are rebuilt.
-            if looks > MOST_LOOKS || self.making_room.load(Ordering::Acquire) <= lane.made_room() {
+            if looks > MOST_LOOKS || self.making_room.load(Ordering::Acquire) <= stuck {
                 return Err(Error::other(
                     "the budget of local memory is exhausted: there is no room for a page",
                 ));
             }
             backoff.wait().await;
         }
+        drop(waiting);
         let taken = Cell::new(OPENING_BYTES);
         let given = OnDrop(|| self.pages.give(taken.get()));
-        let _making_room = MakingRoom::begins(self);
+        let _making_room = Counted::begins(&self.making_room);
         let page = self.new_page(lane, ct, g).await?;
         taken.set(OPENING_BYTES - PAGE_BYTES - COPY_BYTES);
         drop(given);
@@ -820,7 +824,7 @@ impl Store {
         is_rebuilt: &Cell<bool>,
         ct: &ComputeThread,
     ) -> Result<()> {
-        let _making_room = MakingRoom::begins(self);
+        let _making_room = Counted::begins(&self.making_room);
         let g = &ct.pin();
         // Behind them may be a record that is not whole.
         let used = page.used.load(Ordering::Acquire);
