@@ -22,7 +22,7 @@ const COUNTS: u64 = 4;
 const COUNT: u64 = (1 << 40) + 1;
 /// Ranges of the other array, and the elements of each.
 const RANGES: u64 = 4;
-/// See [`RANGES`].
+/// The elements of a range of the array.
 pub const RANGE: u64 = 8;
 /// The priorities of the priority queue.
 const PRIORITIES: u64 = 4;
