@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use criterion::Criterion;
 use farfield::prelude::*;
 use farfield_benches::NativeLazyList;
+use farfield_benches::rounds::median;
 use farfield_examples::LazyList;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -177,11 +178,6 @@ async fn chase_ratio(ct: &ComputeThread) -> farfield::Result<f64> {
         ratios.push(time_chase(on_four, ct).await?.as_secs_f64() / on_one.as_secs_f64());
     }
     Ok(median(ratios))
-}
-
-fn median(mut ratios: Vec<f64>) -> f64 {
-    ratios.sort_by(f64::total_cmp);
-    ratios[ratios.len() / 2]
 }
 
 fn with_thread<R: Send>(url: &str, body: impl AsyncFn(&ComputeThread) -> farfield::Result<R> + Sync) -> R {

@@ -1,27 +1,14 @@
 //! Futures of the map that are dropped at each of their awaits, and operations with a deadline.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+mod polled;
+
 use std::time::Duration;
 
 use farfield::Error;
 use farfield::prelude::*;
 use farfield_collections::HashMap;
 
-/// Polls a future at most so often, and drops it. Returns its result, if it was done.
-async fn polled<R>(most: usize, work: impl Future<Output = Result<R>>) -> Result<Option<R>> {
-    let (mut work, mut polls) = (pin!(work), 0);
-    poll_fn(|context| {
-        polls += 1;
-        match work.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(done.map(Some)),
-            Poll::Pending if polls == most => Poll::Ready(Ok(None)),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
-}
+use polled::polled;
 
 /// What a key may have afterwards.
 async fn has(map: &HashMap<u64, u64>, key: u64, allowed: &[Option<u64>], ct: &ComputeThread) -> Result<()> {

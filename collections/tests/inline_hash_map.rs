@@ -1,17 +1,16 @@
 //! The inline hash map: what it returns, how it grows, what it costs, and what clients that end anywhere leave.
 
 mod clusters;
+mod polled;
 
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 
 use farfield::prelude::*;
 use farfield::sim::Fault;
 use farfield_collections::{HashMapRoot, InlineHashMap, InlineHashMapRoot};
 
 use clusters::{EXACT, affordable, everywhere};
+use polled::polled;
 
 #[test]
 fn it_returns_what_a_map_of_the_standard_library_returns() {
@@ -239,20 +238,6 @@ fn operations_take_the_round_trips_of_the_table() {
             filler.destroy(ct).await
         })
         .unwrap();
-}
-
-/// Polls a future at most so often, and drops it. Returns its result, if it was done.
-async fn polled<R>(most: usize, work: impl Future<Output = Result<R>>) -> Result<Option<R>> {
-    let (mut work, mut polls) = (pin!(work), 0);
-    poll_fn(|context| {
-        polls += 1;
-        match work.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(done.map(Some)),
-            Poll::Pending if polls == most => Poll::Ready(Ok(None)),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 #[test]

@@ -1,17 +1,16 @@
 //! The Interlocked Hash Table: what it returns, how it grows, what its iterators promise, what it costs, and what clients that end anywhere leave.
 
 mod clusters;
+mod polled;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 
 use farfield::prelude::*;
 use farfield::sim::Fault;
 use farfield_collections::{HashMapRoot, InterlockedHashTable, InterlockedHashTableRoot, InterlockedIter};
 
 use clusters::{EXACT, affordable, everywhere};
+use polled::polled;
 
 /// The bits of hashes that a table has whose lists become pointer lists early.
 const FEW_SLOTS: u64 = 31;
@@ -193,20 +192,6 @@ async fn round_trips<T>(ct: &ComputeThread, work: impl AsyncFnOnce() -> Result<T
     work().await?;
     let rtt = ct.cluster().simulation().map(|simulation| simulation.rtt());
     Ok(rtt.map(|rtt| ct.now().saturating_sub(before).as_nanos() / rtt.as_nanos()))
-}
-
-/// Polls a future at most so often, and drops it. Returns its result, if it was done.
-async fn polled<R>(most: usize, work: impl Future<Output = Result<R>>) -> Result<Option<R>> {
-    let (mut work, mut polls) = (pin!(work), 0);
-    poll_fn(|context| {
-        polls += 1;
-        match work.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(done.map(Some)),
-            Poll::Pending if polls == most => Poll::Ready(Ok(None)),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 #[test]

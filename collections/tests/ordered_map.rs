@@ -1,19 +1,18 @@
 //! The ordered map: what it returns, how it grows and shrinks, what its scans promise, what it costs, and what clients that end anywhere leave.
 
 mod clusters;
+mod polled;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::future::{Future, poll_fn};
 use std::ops::Bound;
-use std::pin::pin;
-use std::task::Poll;
 
 use farfield::prelude::*;
 use farfield::sim::Fault;
 use farfield_collections::{Key, OrderedMap, OrderedMapRoot, Value};
 
 use clusters::{EXACT, affordable, everywhere};
+use polled::polled;
 
 /// A type of keys or values for which tests make some from numbers.
 trait Made: Key + Value + Clone + Ord + Debug {
@@ -411,20 +410,6 @@ fn an_insertion_that_splits_a_leaf_takes_three_round_trips_more() {
             map.destroy(ct).await
         })
         .unwrap();
-}
-
-/// Polls a future at most so often, and drops it. Returns its result, if it was done.
-async fn polled<R>(most: usize, work: impl Future<Output = Result<R>>) -> Result<Option<R>> {
-    let (mut work, mut polls) = (pin!(work), 0);
-    poll_fn(|context| {
-        polls += 1;
-        match work.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(done.map(Some)),
-            Poll::Pending if polls == most => Poll::Ready(Ok(None)),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 async fn futures_are_dropped<V>(ct: &ComputeThread) -> Result<()>

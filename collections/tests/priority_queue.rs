@@ -1,11 +1,9 @@
 //! Priority queues on all fabrics: what they return, what they cost, and what clients that end anywhere leave.
 
 mod clusters;
+mod polled;
 
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use farfield::prelude::*;
@@ -13,6 +11,7 @@ use farfield::sim::Fault;
 use farfield_collections::{PriorityQueue, PriorityQueueRoot};
 
 use clusters::{EXACT, affordable, everywhere};
+use polled::polled;
 
 #[test]
 fn it_returns_the_lowest_priorities_first_and_equal_ones_in_the_order_of_their_pushes() {
@@ -119,20 +118,6 @@ async fn a_queue_of_other_types_is_refused(ct: &ComputeThread) -> Result<()> {
     let refused = PriorityQueue::attach(other, ct).await.map(drop).unwrap_err().to_string();
     assert!(refused.contains("root") && refused.contains("other types"), "{refused}");
     PriorityQueue::attach(root, ct).await?.destroy(ct).await
-}
-
-/// Polls a future at most so often, and drops it. Returns its result, if it was done.
-async fn polled<R>(most: usize, work: impl Future<Output = Result<R>>) -> Result<Option<R>> {
-    let (mut work, mut polls) = (pin!(work), 0);
-    poll_fn(|context| {
-        polls += 1;
-        match work.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(done.map(Some)),
-            Poll::Pending if polls == most => Poll::Ready(Ok(None)),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 #[test]

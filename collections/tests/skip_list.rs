@@ -3,12 +3,10 @@
 #![allow(clippy::cast_precision_loss)] // counts of some thousands
 
 mod clusters;
+mod polled;
 
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
 use std::ops::Bound;
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use farfield::prelude::*;
@@ -16,6 +14,7 @@ use farfield::sim::Fault;
 use farfield_collections::{SkipList, SkipListRoot, SkipScan};
 
 use clusters::{EXACT, affordable, everywhere};
+use polled::polled;
 
 /// Collects the rest of a scan.
 async fn rest(mut scan: SkipScan<'_, u64, u64>) -> Result<Vec<(u64, u64)>> {
@@ -246,20 +245,6 @@ fn what_a_list_can_not_do_is_refused() {
     let cluster = Cluster::connect("local:segments=2049,size=64KiB").unwrap();
     let refused = cluster.run(1, async |ct| SkipList::<u64, u64>::create(ct).await).unwrap_err().to_string();
     assert!(refused.contains("tagged or stamped link"), "{refused}");
-}
-
-/// Polls a future at most so often, and drops it. Returns its result, if it was done.
-async fn polled<R>(most: usize, work: impl Future<Output = Result<R>>) -> Result<Option<R>> {
-    let (mut work, mut polls) = (pin!(work), 0);
-    poll_fn(|context| {
-        polls += 1;
-        match work.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(done.map(Some)),
-            Poll::Pending if polls == most => Poll::Ready(Ok(None)),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 #[test]

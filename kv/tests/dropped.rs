@@ -1,34 +1,22 @@
 //! Futures of the store that are dropped at each of their awaits: the store works on, and its counts are right.
 
+#[path = "../../collections/tests/polled/mod.rs"]
+mod polled;
+
 use std::collections::HashMap;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 
 use farfield::prelude::*;
 use farfield_kv::{Options, Store};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use polled::polled;
+
 const KEYS: u64 = 3000;
 const BUDGET: usize = 500_000;
 
 fn key(number: u64) -> [u8; 16] {
     (u128::from(number) << 64 | u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))).to_le_bytes()
-}
-
-/// Polls a future at most so often, and drops it. Returns its result, if it was done.
-async fn polled<R>(most: usize, work: impl Future<Output = Result<R>>) -> Result<Option<R>> {
-    let (mut work, mut polls) = (pin!(work), 0);
-    poll_fn(|context| {
-        polls += 1;
-        match work.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(done.map(Some)),
-            Poll::Pending if polls == most => Poll::Ready(Ok(None)),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 /// The values that each key may have. `None` is none.

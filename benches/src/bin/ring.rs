@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use crossbeam_queue::ArrayQueue;
 use farfield::prelude::*;
+use farfield_benches::rounds::median;
 use farfield_collections::Ring;
 
 const ROUNDS: usize = 21;
@@ -23,11 +24,6 @@ const PARTS: usize = 20;
 const REPEATS: u64 = 100;
 const ITEMS: u64 = 512;
 const CAPACITY: u64 = 1024;
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
 
 /// Returns the nanoseconds of an item.
 fn per_item(started: Instant) -> f64 {

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use farfield::memory_node::{MemoryNode, MemoryNodeOptions};
 use farfield::prelude::*;
 use farfield::{Error, Result};
+use farfield_benches::rounds::median;
 use farfield_examples::LazyList;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -91,11 +92,6 @@ fn child(words: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap_or_default());
     command.args(words).stderr(Stdio::inherit());
     command
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// Runs the workload in `parts` processes with `threads` threads each. Returns the time of the slowest thread.

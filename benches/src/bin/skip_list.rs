@@ -19,6 +19,7 @@ use std::time::Instant;
 
 use crossbeam_skiplist::SkipMap;
 use farfield::prelude::*;
+use farfield_benches::rounds::median;
 use farfield_collections::SkipList;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -40,11 +41,6 @@ macro_rules! time {
         }
         started.elapsed().as_secs_f64() * 1e9 / keys.len() as f64
     }};
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// Returns the times of an insertion and of a get, of both lists.

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use farfield::memory_node::{MemoryNode, MemoryNodeOptions};
 use farfield::prelude::*;
 use farfield::{Error, Result};
+use farfield_benches::rounds::median;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -279,11 +280,6 @@ fn echo() -> Result<()> {
 
 fn prepare(socket: &TcpStream) -> Result<()> {
     socket.set_nodelay(true).and_then(|()| socket.set_nonblocking(true)).map_err(Error::other)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// Returns the median time of a message there and back.

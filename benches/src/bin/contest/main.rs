@@ -41,6 +41,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum, value_parser};
 use farfield::parse_size;
+use farfield_benches::rounds::{median, ratio};
 use farfield_examples::program::{Format, Report, main as program};
 use farfield_kv::Options;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -279,16 +280,6 @@ fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len().is_multiple_of(2) {
-        f64::midpoint(values[middle - 1], values[middle])
-    } else {
-        values[middle]
-    }
-}
-
 /// Returns the figures of all rounds.
 fn figures(args: &Args, plan: &Plan, rounds: &[Vec<(Engine, Outcome)>]) -> Vec<(String, Value)> {
     let prefix = if args.encrypt { "contest.encrypted" } else { "contest" };
@@ -304,13 +295,14 @@ fn figures(args: &Args, plan: &Plan, rounds: &[Vec<(Engine, Outcome)>]) -> Vec<(
         if !args.phase.reports(*phase) {
             continue;
         }
-        let time = |outcome: &Outcome| outcome.phases[index].time.as_secs_f64();
+        let times = |outcomes: &[&Outcome]| -> Vec<f64> {
+            outcomes.iter().map(|outcome| outcome.phases[index].time.as_secs_f64()).collect()
+        };
         for other in [Engine::Redis, Engine::Memcached] {
-            let ratios: Vec<_> =
-                far.iter().zip(of(other)).map(|(far, other)| time(far) / time(other)).collect();
-            if !ratios.is_empty() {
+            let theirs = of(other);
+            if !theirs.is_empty() {
                 let name = format!("{prefix}.{}.ratio_to_{}", phase.name(), other.name());
-                figures.push((name, json!(rounded(median(ratios)))));
+                figures.push((name, json!(rounded(ratio(&times(&far), &times(&theirs))))));
             }
         }
         let amplification = far.iter().map(|outcome| outcome.phases[index].amplification());

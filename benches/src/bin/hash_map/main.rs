@@ -17,7 +17,6 @@ mod native;
 mod ordered;
 mod records;
 mod redis;
-mod rounds;
 mod shared;
 
 use std::process::ExitCode;

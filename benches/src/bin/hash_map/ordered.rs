@@ -13,13 +13,13 @@ use std::time::Instant;
 
 use farfield::Result;
 use farfield::prelude::*;
+use farfield_benches::rounds::{median, ratio};
 use farfield_collections::OrderedMap;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
 use crate::records::RECORDS;
-use crate::rounds::{median, ratio};
 
 const ROUNDS: u64 = 11;
 /// The far memory of the map in every state.

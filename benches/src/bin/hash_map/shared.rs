@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use farfield::memory_node::{MemoryNode, MemoryNodeOptions};
 use farfield::prelude::*;
 use farfield::{Error, Result};
+use farfield_benches::rounds::{median, ratio};
 use farfield_collections::HashMap;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -31,7 +32,6 @@ use rand::{RngExt, SeedableRng};
 use crate::lmdb::{Lmdb, Writing};
 use crate::records::{RECORDS, is_value, key, value};
 use crate::redis::Redis;
-use crate::rounds::{median, ratio};
 
 const ROUNDS: usize = 15;
 const TIME: Duration = Duration::from_millis(300);
