@@ -16,7 +16,6 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -27,7 +26,7 @@ use farfield::sim::{Event, Happened, History};
 use farfield_sim::Plant;
 use farfield_testing::{
     AT_THE_END, Check, Faults, Found, Plan, Random, SEARCH_LIMIT, Scripted, Step, Verdict, check_within,
-    in_parallel, judge,
+    execute, in_parallel, judge,
 };
 
 use crate::map::{Encoded, INVALID};
@@ -672,29 +671,9 @@ pub(crate) fn run<S: KeyValue>(seed: u64, faults: Faults, plant: Plant) -> Outco
     let plan = plan(seed, faults, plant);
     let (history, final_history) = (History::new(), History::new());
     let counts = Counts::default();
-    let (mut found, mut simulation) = (Vec::new(), None);
-    match Cluster::connect(&plan.url()) {
-        Err(error) => found.push(Found { by: Check::Error, message: error.to_string() }),
-        Ok(cluster) => {
-            simulation = cluster.simulation();
-            if let Some(simulation) = &simulation {
-                plan.script
-                    .iter()
-                    .filter_map(|scripted| scripted.fault())
-                    .for_each(|fault| simulation.inject(fault));
-            }
-            let executed =
-                AssertUnwindSafe(|| run_processes::<S>(&cluster, &plan, &history, &final_history, &counts));
-            found.extend(match catch_unwind(executed) {
-                Ok(Ok(())) => None,
-                Ok(Err(error)) => judge(&plan, false, &error),
-                Err(panic) => {
-                    let message = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-                    Some(Found { by: Check::Error, message: format!("panicked: {message}") })
-                }
-            });
-        }
-    }
+    let (mut found, simulation) = execute(&plan, false, |cluster| {
+        run_processes::<S>(cluster, &plan, &history, &final_history, &counts)
+    });
     let final_events =
         final_history.into_events().into_iter().map(|event| Event { client: AT_THE_END, ..event });
     let history: Vec<_> = history.into_events().into_iter().chain(final_events).collect();

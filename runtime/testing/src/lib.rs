@@ -8,7 +8,7 @@
 //! | `plan`: [`Plan`], [`Step`], [`Scripted`] | the cluster, faults and operations of a run, drawn from a seed | write a plan by hand, or draw other plans |
 //! | `random`: [`Random`] | random numbers from a seed | draw operations |
 //! | `strategy` (feature `proptest`) | plans that `proptest` generates and shrinks | check with `proptest` |
-//! | `run`: [`run`](fn@run), [`Outcome`]; `check`: [`Check`] | executes a plan and judges it | run one plan, or add a check |
+//! | `run`: [`run`](fn@run), [`execute`], [`Outcome`]; `check`: [`Check`] | executes a plan and judges it | run one plan, or a program of your own on a plan, or add a check |
 //! | `linearizability`: [`check`](fn@check), [`Verdict`] | decides whether a model explains a history | check a recorded history |
 //! | `search`, `history` | the search for a linearization; histories as calls | make the search faster |
 //! | `contradiction`: [`Contradiction`]; `timeline`: [`timeline`](fn@timeline) | why no linearization exists, in words and as a diagram | change how a failure is shown |
@@ -112,7 +112,7 @@ pub use linearizability::{SEARCH_LIMIT, Undecided, Verdict, check, check_within}
 pub use model::{AT_THE_END, Components, EventOf, Fate, Fates, Model};
 pub use plan::{Dead, Faults, Plan, Scripted, Step};
 pub use random::Random;
-pub use run::{Outcome, judge, run, run_within};
+pub use run::{Outcome, execute, judge, run, run_within};
 pub use shrink::{MOST_RUNS, SEEDS_TRIED, Shrunk, shrink};
 pub use tested::{Meaning, OperationOf, ReturnedOf, Tested};
 pub use timeline::timeline;

@@ -153,7 +153,7 @@ impl Scripted {
     }
 
     /// The fault to inject before the run. `None` for a death in an operation, whose moment is known only during the run.
-    pub fn fault(self) -> Option<Fault> {
+    pub(crate) fn fault(self) -> Option<Fault> {
         Some(match self {
             Self::Crash { compute, after_chains } => Fault::crash(compute).after_chains(after_chains),
             Self::Cut { compute, memory, at_us, us } => {

@@ -84,26 +84,8 @@ pub(crate) fn run_erased<M: Model>(
     limit: u64,
 ) -> Outcome<M> {
     let (history, final_history) = (History::new(), History::new());
-    let mut found: Vec<Found> = Vec::new();
-    let mut simulation = None;
-    match Cluster::connect(&plan.url()) {
-        Err(error) => found.push(Found { by: Check::Error, message: error.to_string() }),
-        Ok(cluster) => {
-            simulation = cluster.simulation();
-            if let Some(simulation) = &simulation {
-                plan.script
-                    .iter()
-                    .filter_map(|scripted| scripted.fault())
-                    .for_each(|fault| simulation.inject(fault));
-            }
-            let executed = AssertUnwindSafe(|| run_threads(&cluster, plan, tested, &history, &final_history));
-            found.extend(match catch_unwind(executed) {
-                Ok(Ok(())) => None,
-                Ok(Err(error)) => judge(plan, tested.is_lock_free(), &error),
-                Err(panic) => Some(Found { by: Check::Error, message: panicked(&*panic) }),
-            });
-        }
-    }
+    let run = |cluster: &Cluster| run_threads(cluster, plan, tested, &history, &final_history);
+    let (mut found, simulation) = execute(plan, tested.is_lock_free(), run);
     let final_events =
         final_history.into_events().into_iter().map(|event| Event { client: AT_THE_END, ..event });
     let history: Vec<_> = history.into_events().into_iter().chain(final_events).collect();
@@ -116,6 +98,30 @@ pub(crate) fn run_erased<M: Model>(
         }
     };
     Outcome { found, undecided, history, simulation }
+}
+
+/// Executes a program on a plan's cluster, with the plan's scripted faults. Returns the error or the panic by which it ends, unless the faults explain it, and the cluster's simulation. [`run`] is such a
+/// program; others may use a structure in ways that [`Tested`] does not have.
+pub fn execute<O>(
+    plan: &Plan<O>,
+    is_lock_free: bool,
+    program: impl FnOnce(&Cluster) -> Result<()>,
+) -> (Vec<Found>, Option<Simulation>) {
+    let cluster = match Cluster::connect(&plan.url()) {
+        Ok(cluster) => cluster,
+        Err(error) => return (vec![Found { by: Check::Error, message: error.to_string() }], None),
+    };
+    let simulation = cluster.simulation();
+    if let Some(simulation) = &simulation {
+        let faults = plan.script.iter().filter_map(|scripted| scripted.fault());
+        faults.for_each(|fault| simulation.inject(fault));
+    }
+    let found = match catch_unwind(AssertUnwindSafe(|| program(&cluster))) {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => judge(plan, is_lock_free, &error),
+        Err(panic) => Some(Found { by: Check::Error, message: panicked(&*panic) }),
+    };
+    (found.into_iter().collect(), simulation)
 }
 
 /// The message of a panic.
@@ -295,7 +301,7 @@ async fn finish<M: Model>(ct: &ComputeThread, run: &Run<'_, M>) -> Result<()> {
     structure.destroy(ct).await
 }
 
-/// Classifies the error of a plan's run. `None` if the plan's faults explain it. [`run`] uses it; so can a program that executes plans in another way.
+/// Classifies the error of a plan's run. `None` if the plan's faults explain it. A program of [`execute`] that goes on after an error uses it, too.
 pub fn judge<O>(plan: &Plan<O>, is_lock_free: bool, error: &Error) -> Option<Found> {
     let by = match error {
         Error::Simulation(simulation) => match simulation.finding {
