@@ -14,6 +14,10 @@ fn cipher(byte: u8) -> Cipher {
     Cipher { key: LessSafeKey::new(key), identity: u32::from(byte) }
 }
 
+fn decode(words: &[u64], cipher: Option<&Cipher>) -> Result<(Key, Vec<u8>), Fault> {
+    record::decode(words, true, cipher).map(|decoded| (decoded.key, decoded.value))
+}
+
 /// Decodes a page of any words, with a key and without, and encodes its records again.
 ///
 /// Nearly all words have a wrong checksum, at which decoding ends. So the page is decoded again with right ones.
@@ -37,17 +41,17 @@ fn check_page(words: &[u64], cipher: &Cipher) {
     for (first, words) in records(words) {
         assert_eq!(first, end, "records lie one after the other");
         end += words.len();
-        let decoded = record::decode(words, Some(cipher));
+        let decoded = decode(words, Some(cipher));
         let head = Head::of_word(words[0]).expect("the record has a head");
         if head.is_encrypted() {
-            assert_eq!(record::decode(words, None), Err(Fault::NoKey));
+            assert_eq!(decode(words, None), Err(Fault::NoKey));
             // Only the holder of the key can make one.
             assert!(matches!(decoded, Err(Fault::OtherKey | Fault::Tampered)), "{decoded:?}");
             continue;
         }
         let (key, value) = decoded.expect("a record that is not encrypted has a key and a value");
         let encoded = record::encode(&key, &value, None).expect("it is not encrypted");
-        assert_eq!(record::decode(&encoded, None), Ok((key, value.clone())));
+        assert_eq!(decode(&encoded, None), Ok((key, value.clone())));
         assert!(record::is_whole(&encoded) && encoded.len() == words.len());
         let has_padding = !value.len().is_multiple_of(8);
         if record::is_whole(words) && !has_padding {
@@ -70,16 +74,16 @@ fn check_encrypted(nonce: [u8; NONCE_LEN], key: &Key, bit: usize, value: &[u8]) 
     let (ours, other) = (cipher(1), cipher(2));
     let mut words = record::encode(key, value, Some((&ours, nonce))).expect("it can be encrypted");
     assert!(record::is_whole(&words));
-    assert_eq!(record::decode(&words, Some(&ours)), Ok((*key, value.to_vec())));
-    assert_eq!(record::decode(&words, Some(&other)), Err(Fault::OtherKey));
-    assert_eq!(record::decode(&words, None), Err(Fault::NoKey));
+    assert_eq!(decode(&words, Some(&ours)), Ok((*key, value.to_vec())));
+    assert_eq!(decode(&words, Some(&other)), Err(Fault::OtherKey));
+    assert_eq!(decode(&words, None), Err(Fault::NoKey));
     let bit = bit % (64 * words.len());
     words[bit / 64] ^= 1 << (bit % 64);
     assert!(!record::is_whole(&words), "bit {bit} was changed");
     // The checksum and the padding are not authenticated.
     let is_open = (CHECK_SHIFT as usize..64).contains(&bit)
         || bit / 8 >= 8 + HEADER_BYTES + KEY_BYTES + value.len() + TAG_BYTES;
-    let decoded = record::decode(&words, Some(&ours));
+    let decoded = decode(&words, Some(&ours));
     let expected = is_open.then(|| (*key, value.to_vec()));
     assert_eq!(decoded.ok(), expected, "bit {bit} was changed");
 }

@@ -12,7 +12,6 @@
 //! | `index` | where the record of each key is |
 //! | `handle` | the store for any thread and any executor |
 //! | `record` | a key and its value, as they lie in a page; encryption |
-//! | `dropped` | what is undone when an operation's future is dropped |
 //!
 //! # What is promised
 //!
@@ -62,7 +61,6 @@
 //! # }
 //! ```
 
-mod dropped;
 mod error;
 #[cfg(any(fuzzing, test))]
 mod exercise;

@@ -14,7 +14,7 @@ use crate::index::Place;
 use crate::options::Options;
 use crate::pages::{COPY_BYTES, FarPage, PAGE_BYTES, PAGE_WORDS, Page, State};
 use crate::record::{self, Head};
-use crate::store::{Added, FORMAT, Record, Store, StoreRoot, least_bytes, records};
+use crate::store::{Added, FORMAT, Found, Lookup, Record, Store, StoreRoot, least_bytes, records};
 
 /// The pages that are read at the same time.
 const TASKS: usize = 16;
@@ -32,6 +32,29 @@ impl Opened<'_> {
     /// Returns the store for the other threads of the process.
     pub fn share(&self) -> Arc<Store> {
         Arc::clone(&self.store)
+    }
+
+    /// Frees the store, with all of its records, and its name. No thread may use it any more, and no process may be about to open it. A round trip for each 4,096 pages, and some.
+    ///
+    /// # Errors
+    /// Those of [`ComputeThread::unpublish`] and of [`ComputeThread::delete`].
+    pub async fn destroy(self, ct: &ComputeThread) -> Result<()> {
+        let root = ct.unpublish::<StoreRoot>(&self.store.name).await?;
+        let most = self.store.most_pages();
+        for first in (0..most).step_by(LINKS_PER_READ as usize) {
+            let pages = self.store.linked_pages(first, ct).await?;
+            ct.tasks(TASKS, async |task| {
+                for (_, page) in pages.iter().skip(task).step_by(TASKS) {
+                    ct.delete(*page).await?;
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        // Its lock is in the root.
+        drop(self);
+        ct.flush().await?;
+        ct.delete(root).await
     }
 }
 
@@ -162,11 +185,7 @@ impl Store {
     async fn find_records(&self, ct: &ComputeThread) -> Result<()> {
         let most = self.most_pages();
         for first in (0..most).step_by(LINKS_PER_READ as usize) {
-            let g = &ct.pin();
-            let range = first..(first + LINKS_PER_READ).min(most);
-            let links = g.chain(op::load_range(self.root.pages(), range)).submit().await?;
-            let links = (first as u32..).zip(links).filter(|(_, link)| !link.is_null());
-            let found: Vec<_> = links.map(|(number, link)| (number, link.as_ptr())).collect();
+            let found = self.linked_pages(first, ct).await?;
             self.pages.take_numbers(|number| found.binary_search_by_key(&number, |found| found.0).is_ok());
             let mut rest = &found[..];
             while !rest.is_empty() {
@@ -181,6 +200,15 @@ impl Store {
             }
         }
         self.settle(ct).await
+    }
+
+    /// Returns the pages to which the root links, of 4,096 numbers, and these. One round trip.
+    async fn linked_pages(&self, first: u64, ct: &ComputeThread) -> Result<Vec<(u32, RemotePtr<FarPage>)>> {
+        let g = &ct.pin();
+        let range = first..(first + LINKS_PER_READ).min(self.most_pages());
+        let links = g.chain(op::load_range(self.root.pages(), range)).submit().await?;
+        let links = (first as u32..).zip(links).filter(|(_, link)| !link.is_null());
+        Ok(links.map(|(number, link)| (number, link.as_ptr())).collect())
     }
 
     /// Takes the bytes of buffers for at most so many pages, if the budget has as many again for the index. Returns the number of pages.
@@ -215,7 +243,7 @@ impl Store {
             }
             end = first + record.len();
             let Some(head) = Head::of_word(record[0]).filter(|head| head.is_live()) else { continue };
-            let (key, _) = record::decode(record, self.cipher.as_ref())?;
+            let key = record::decode(record, false, self.cipher.as_ref())?.key;
             self.pages.count_live(&page, place.words);
             self.add_found(&key, &Record { page: Arc::clone(&page), place, head }, g).await?;
         }
@@ -231,25 +259,29 @@ impl Store {
         let hash = self.hash(key);
         let age = |record: &Record| (record.page.sequence, record.place.first);
         loop {
-            let (found, places) = self.find(key, hash, false, g).await?;
-            match found {
-                Some(found) if age(&found.record) > age(new) => return self.bury(new, g),
-                Some(found) if self.index.shard(hash).replace(hash, found.record.place, new.place) => {
-                    self.count_user(Some(new.head), Some(found.record.head));
-                    return self.bury(&found.record, g);
+            match self.find(key, hash, false, g).await? {
+                Lookup::Present(Found { record: old, .. }) => {
+                    if age(&old) > age(new) {
+                        return self.bury(new, g);
+                    }
+                    let mut shard = self.index.shard(hash);
+                    if self.leads_to(&shard, hash, &old) {
+                        shard.replace(hash, old.place, new.place);
+                        self.count_user(Some(new.head), Some(old.head));
+                        return self.bury(&old, g);
+                    }
                 }
-                // Another task has changed the index.
-                Some(_) => {}
-                None => {
+                Lookup::Absent(candidates) => {
                     let known = || {
                         let Record { page, place, head } = new;
                         Ok(Some(Record { page: Arc::clone(page), place: *place, head: *head }))
                     };
-                    if let Added::Done = self.insert(hash, &places, 0, known, g)? {
+                    if let Added::Done = self.insert(hash, &candidates, 0, known, g)? {
                         return Ok(());
                     }
                 }
             }
+            // Another task has changed the index.
         }
     }
 }
@@ -279,7 +311,7 @@ mod tests {
         ct.pin().chain(op::store_range(page.far.words(), first, words)).submit().await
     }
 
-    /// Whoever can write far memory can move a record that the store has encrypted. It is authentic, and it is not the key's.
+    /// An attacker who can write far memory can move an encrypted record to another one's place. The record is authentic, and of the wrong key.
     #[test]
     fn a_record_at_the_place_of_another_one_is_noticed() {
         let run = Cluster::connect("local:").unwrap().run(1, async |ct| {

@@ -8,7 +8,7 @@ use ring::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
 use ring::digest::{SHA256, digest};
 use ring::hkdf::{HKDF_SHA256, Salt};
 
-use crate::pages::COPY_BYTES;
+use crate::pages::{COPY_BYTES, MOST_PAGES};
 use crate::record::Cipher;
 
 /// Options of a store.
@@ -53,7 +53,7 @@ impl Options {
     }
 
     pub(crate) fn most_pages(&self) -> u32 {
-        u32::try_from(self.far_bytes / COPY_BYTES as u64).unwrap_or(u32::MAX)
+        u32::try_from(self.far_bytes / COPY_BYTES as u64).unwrap_or(MOST_PAGES).min(MOST_PAGES)
     }
 
     /// Returns the cipher of the store with an identity. Its key is derived from the given one (HKDF-SHA-256), so that stores with the same key never share a nonce.

@@ -14,7 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use farfield::prelude::*;
 
+use crate::error::Fault;
+use crate::index::Place;
 use crate::lists::Lists;
+use crate::record::{self, Cipher, Decoded};
 
 /// The words of a page's records. With what the page and its block need besides, it is 16 KiB.
 pub(crate) const PAGE_WORDS: usize = 2045;
@@ -26,6 +29,10 @@ pub(crate) const PAGE_BYTES: usize = size_of::<Page>() + ARC_BYTES;
 pub(crate) const ARC_BYTES: usize = 2 * size_of::<usize>();
 /// Set in the live words of a page that was removed.
 const REMOVED: u32 = 1 << 31;
+/// Set in the number of no page which the root may link to a page that has no records yet: the operation that was making that page was dropped.
+const DOUBTFUL: u32 = 1 << 31;
+/// The most pages.
+pub(crate) const MOST_PAGES: u32 = DOUBTFUL - 1;
 /// The lists of full pages: by how many of their words are live.
 const FILLS: u8 = 64;
 
@@ -74,8 +81,6 @@ struct Local {
     copy: Option<Copy>,
     /// Records, if there is no copy.
     kept: Vec<Kept>,
-    /// Nothing is kept of a page that was removed.
-    is_removed: bool,
 }
 
 /// A record in local memory.
@@ -94,8 +99,8 @@ impl Kept {
 }
 
 /// What [`Page::find`] has found.
-pub(crate) enum Looked<R> {
-    Found(R),
+pub(crate) enum Looked {
+    Found(Result<Decoded, Fault>),
     /// Another task is reading it.
     BeingRead,
     /// It is only in far memory.
@@ -147,28 +152,26 @@ impl Page {
         lock(&self.local).copy.clone()
     }
 
-    /// Looks for a record in local memory. `far` decodes the words of one that is kept for itself, `copy` those of a copy.
-    pub(crate) fn find<R>(
-        &self,
-        first: u16,
-        words: u16,
-        copy: impl FnOnce(&[AtomicU64]) -> R,
-        kept: impl FnOnce(&[u64]) -> R,
-    ) -> Looked<R> {
+    fn is_removed(&self) -> bool {
+        self.live.load(Ordering::Acquire) & REMOVED != 0
+    }
+
+    /// Looks for a record in local memory, and decodes it.
+    pub(crate) fn find(&self, place: Place, is_value_wanted: bool, cipher: Option<&Cipher>) -> Looked {
         let mut local = lock(&self.local);
-        if let Some(whole) = &local.copy {
+        if let Some(copy) = &local.copy {
             if !self.was_touched.load(Ordering::Relaxed) {
                 self.was_touched.store(true, Ordering::Relaxed);
             }
             // A place that the index has is within its page.
-            let range = usize::from(first)..usize::from(first) + usize::from(words);
-            return Looked::Found(copy(whole.get(range).unwrap_or_default()));
+            let words = copy.get(usize::from(place.first)..usize::from(place.first + place.words));
+            return Looked::Found(record::decode(words.unwrap_or_default(), is_value_wanted, cipher));
         }
-        match local.kept.iter_mut().find(|kept| kept.first == first) {
-            Some(found) if found.words.is_empty() => Looked::BeingRead,
-            Some(found) => {
-                found.was_touched = true;
-                Looked::Found(kept(&found.words))
+        match local.kept.iter_mut().find(|kept| kept.first == place.first) {
+            Some(kept) if kept.words.is_empty() => Looked::BeingRead,
+            Some(kept) => {
+                kept.was_touched = true;
+                Looked::Found(record::decode(&*kept.words, is_value_wanted, cipher))
             }
             None => Looked::Far,
         }
@@ -189,10 +192,8 @@ pub(crate) struct Counts {
 /// All pages.
 pub(crate) struct Pages {
     table: Box<[Mutex<Option<Arc<Page>>>]>,
-    /// The numbers of no page.
+    /// The numbers of no page; and [`DOUBTFUL`].
     free: Mutex<Vec<u32>>,
-    /// Other numbers of no page, which the root may link to a page that has no records yet: the operation that was making it was dropped.
-    doubtful: Mutex<Vec<u32>>,
     /// The pages of which something is kept, in the order in which they are looked at. It is locked before what is kept.
     clock: Mutex<Lists>,
     /// The full pages, by how many of their words are live.
@@ -222,7 +223,7 @@ impl Reading<'_> {
             return;
         }
         let mut local = lock(&self.page.local);
-        if local.is_removed {
+        if self.page.is_removed() {
             return;
         }
         if let Some(kept) = local.kept.iter_mut().find(|kept| kept.first == self.first) {
@@ -254,7 +255,6 @@ impl Pages {
         Self {
             table: (0..most).map(|_| Mutex::default()).collect(),
             free: Mutex::new((0..most).rev().collect()),
-            doubtful: Mutex::default(),
             clock: Mutex::new(Lists::new(1, most)),
             full: Mutex::new(Lists::new(FILLS, most)),
             budget,
@@ -281,22 +281,26 @@ impl Pages {
         lock(self.table.get(number as usize)?).clone()
     }
 
+    /// Returns whether a page is that of its number, and not removed.
+    pub(crate) fn has(&self, page: &Page) -> bool {
+        let place = self.table.get(page.number as usize);
+        place.is_some_and(|place| lock(place).as_ref().is_some_and(|other| Arc::as_ptr(other) == page))
+    }
+
     fn set(&self, number: u32, page: Option<Arc<Page>>) -> Option<Arc<Page>> {
         std::mem::replace(&mut *lock(self.table.get(number as usize)?), page)
     }
 
     /// Takes the number of no page, if more than `left` are free. Also returns whether the root may link it to a page that has no records yet.
     pub(crate) fn take_number(&self, left: usize) -> Option<(u32, bool)> {
-        let (mut free, mut doubtful) = (lock(&self.free), lock(&self.doubtful));
-        if free.len() + doubtful.len() <= left {
-            return None;
-        }
-        doubtful.pop().map(|number| (number, true)).or_else(|| Some((free.pop()?, false)))
+        let mut free = lock(&self.free);
+        let number = if free.len() > left { free.pop()? } else { return None };
+        Some((number & !DOUBTFUL, number & DOUBTFUL != 0))
     }
 
     /// Gives the number back of a page that was not made to the end.
     pub(crate) fn give_doubtful(&self, number: u32) {
-        lock(&self.doubtful).push(number);
+        self.give_number(number | DOUBTFUL);
     }
 
     /// Gives it back.
@@ -323,15 +327,14 @@ impl Pages {
         self.set(page.number, None);
         lock(&self.clock).remove(page.number);
         lock(&self.full).remove(page.number);
+        // Records that are being buried still count as live; they will not be counted as dead. Nothing is kept of the page from now on.
+        let live = page.live.fetch_or(REMOVED, Ordering::AcqRel);
         let mut local = lock(&page.local);
-        local.is_removed = true;
         if local.copy.take().is_some() {
             self.give_kept(COPY_BYTES);
         }
         self.drop_kept(&mut local, |_| true);
         drop(local);
-        // Records that are being buried still count as live; they will not be counted as dead.
-        let live = page.live.fetch_or(REMOVED, Ordering::AcqRel);
         self.live_words.fetch_sub(live.into(), Ordering::Relaxed);
         self.count.fetch_sub(1, Ordering::Relaxed);
         self.give(PAGE_BYTES);
@@ -454,7 +457,7 @@ impl Pages {
             return None;
         }
         let mut local = lock(&page.local);
-        if local.is_removed || local.copy.is_some() || local.kept.iter().any(|kept| kept.first == first) {
+        if page.is_removed() || local.copy.is_some() || local.kept.iter().any(|kept| kept.first == first) {
             drop(local);
             self.give(bytes);
             return None;
@@ -540,8 +543,12 @@ mod tests {
         page
     }
 
+    fn place(page: &Page, first: u16) -> Place {
+        Place { page: page.number, first, words: 3 }
+    }
+
     fn is_here(page: &Page, first: u16) -> bool {
-        matches!(page.find(first, 3, |_| (), |_| ()), Looked::Found(()))
+        matches!(page.find(place(page, first), true, None), Looked::Found(_))
     }
 
     #[test]
@@ -551,7 +558,7 @@ mod tests {
             let page = added(&pages, 0);
             let reading = pages.reads(&page, 5, 3).unwrap();
             assert!(pages.reads(&page, 5, 3).is_none(), "it is being read");
-            assert!(matches!(page.find(5, 3, |_| (), |_| ()), Looked::BeingRead));
+            assert!(matches!(page.find(place(&page, 5), true, None), Looked::BeingRead));
             if is_kept_before {
                 reading.keep(&[1, 2, 3]);
                 assert!(is_here(&page, 5));
@@ -564,6 +571,17 @@ mod tests {
             assert_eq!((pages.local_pages(), pages.used_bytes()), (0, 0));
             assert!(!is_here(&page, 5) && pages.reads(&page, 5, 3).is_none());
         }
+    }
+
+    #[test]
+    fn a_page_is_not_another_one_of_its_number() {
+        let pages = Pages::new(4, 1 << 20);
+        let before = added(&pages, 0);
+        assert!(pages.has(&before));
+        pages.remove(&before);
+        assert!(!pages.has(&before));
+        let after = added(&pages, 0);
+        assert!(pages.has(&after) && !pages.has(&before));
     }
 
     #[test]

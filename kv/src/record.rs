@@ -190,47 +190,30 @@ pub(crate) fn with_check(words: &[u64]) -> u64 {
     head.0 & u64::from(u32::MAX) | u64::from(check_of(head, words)) << CHECK_SHIFT
 }
 
-/// Returns the key and the value of a record that is [whole](is_whole).
-pub(crate) fn decode(words: &[u64], cipher: Option<&Cipher>) -> Result<(Key, Vec<u8>), Fault> {
-    let head = head_of(words)?;
-    if head.is_encrypted() {
-        return decrypt(head, words, cipher);
-    }
-    let (mut key, mut value) = ([0; KEY_BYTES], vec![0; head.value_bytes()]);
-    words.copy_to(1, &mut key);
-    words.copy_to(1 + KEY_BYTES / 8, &mut value);
-    Ok((key, value))
-}
-
-/// What a record was found to be.
+/// What a record has.
 #[derive(PartialEq, Eq, Debug)]
-pub(crate) enum Decoded {
-    /// A record of the key: its head, and its value if that is wanted.
-    Of(Head, Vec<u8>),
-    /// A record of another key.
-    Other(Key),
+pub(crate) struct Decoded {
+    pub(crate) head: Head,
+    pub(crate) key: Key,
+    /// Empty if it was not wanted.
+    pub(crate) value: Vec<u8>,
 }
 
-/// Returns the head of a record, and its value if that is wanted, if it is a record of the key.
-pub(crate) fn decode_if<W: Words + ?Sized>(
+/// Decodes a record that is [whole](is_whole), its value only if that is wanted.
+pub(crate) fn decode<W: Words + ?Sized>(
     words: &W,
-    key: &Key,
     is_value_wanted: bool,
     cipher: Option<&Cipher>,
 ) -> Result<Decoded, Fault> {
     let head = head_of(words)?;
     if head.is_encrypted() {
-        let (found, value) = decrypt(head, words, cipher)?;
-        return Ok(if found == *key { Decoded::Of(head, value) } else { Decoded::Other(found) });
+        return decrypt(head, words, cipher);
     }
-    let mut found = [0; KEY_BYTES];
-    words.copy_to(1, &mut found);
-    if found != *key {
-        return Ok(Decoded::Other(found));
-    }
+    let mut key = [0; KEY_BYTES];
+    words.copy_to(1, &mut key);
     let mut value = vec![0; if is_value_wanted { head.value_bytes() } else { 0 }];
     words.copy_to(1 + KEY_BYTES / 8, &mut value);
-    Ok(Decoded::Of(head, value))
+    Ok(Decoded { head, key, value })
 }
 
 fn head_of<W: Words + ?Sized>(words: &W) -> Result<Head, Fault> {
@@ -238,11 +221,7 @@ fn head_of<W: Words + ?Sized>(words: &W) -> Result<Head, Fault> {
     Head::of_word(word).filter(|head| words.length() == head.words()).ok_or(Fault::NotARecord)
 }
 
-fn decrypt<W: Words + ?Sized>(
-    head: Head,
-    words: &W,
-    cipher: Option<&Cipher>,
-) -> Result<(Key, Vec<u8>), Fault> {
+fn decrypt<W: Words + ?Sized>(head: Head, words: &W, cipher: Option<&Cipher>) -> Result<Decoded, Fault> {
     let cipher = cipher.ok_or(Fault::NoKey)?;
     let mut bytes = vec![0; HEADER_BYTES + KEY_BYTES + head.value_bytes() + TAG_BYTES];
     words.copy_to(1, &mut bytes);
@@ -255,7 +234,7 @@ fn decrypt<W: Words + ?Sized>(
     let aad = Aad::from(head.constant().to_le_bytes());
     let opened = cipher.key.open_in_place(nonce, aad, secret).map_err(|_| Fault::Tampered)?;
     let (key, value) = opened.split_first_chunk().ok_or(Fault::NotARecord)?;
-    Ok((*key, value.to_vec()))
+    Ok(Decoded { head, key: *key, value: value.to_vec() })
 }
 
 #[cfg(test)]
@@ -263,6 +242,10 @@ mod tests {
     use ring::aead::{AES_256_GCM, UnboundKey};
 
     use super::*;
+
+    fn decode(words: &[u64], cipher: Option<&Cipher>) -> Result<(Key, Vec<u8>), Fault> {
+        super::decode(words, true, cipher).map(|decoded| (decoded.key, decoded.value))
+    }
 
     fn cipher(byte: u8) -> Cipher {
         let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &[byte; 32]).unwrap());
@@ -279,9 +262,10 @@ mod tests {
             assert_eq!(decode(&words, None).unwrap(), (key, value.clone()));
             let copy: Vec<AtomicU64> = words.iter().map(|word| AtomicU64::new(*word)).collect();
             let head = Head::of_word(words[0]).unwrap();
-            assert_eq!(decode_if(&copy[..], &key, true, None).unwrap(), Decoded::Of(head, value.clone()));
-            assert_eq!(decode_if(&copy[..], &key, false, None).unwrap(), Decoded::Of(head, Vec::new()));
-            assert_eq!(decode_if(&copy[..], &[8; KEY_BYTES], true, None).unwrap(), Decoded::Other(key));
+            let mut expected = Decoded { head, key, value: value.clone() };
+            assert_eq!(super::decode(&copy[..], true, None).unwrap(), expected);
+            expected.value.clear();
+            assert_eq!(super::decode(&copy[..], false, None).unwrap(), expected);
             let (one, other) = (cipher(1), cipher(2));
             let words = encode(&key, &value, Some((&one, [3; NONCE_LEN]))).unwrap();
             assert!(is_whole(&words) && words.len() == words_of(length, true));
@@ -307,7 +291,7 @@ mod tests {
         assert_eq!(Head::of_word(0), None);
     }
 
-    /// Whoever changes far memory can also compute the checksum.
+    /// An attacker who changes far memory can also compute the checksum.
     #[test]
     fn a_record_that_was_tampered_with_is_refused() {
         let cipher = cipher(1);

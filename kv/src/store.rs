@@ -1,6 +1,5 @@
 //! The store: what compute threads do.
 
-use std::cell::Cell;
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,11 +7,12 @@ use std::sync::{Arc, Mutex};
 use farfield::prelude::*;
 use farfield::{Error, RemotePtr};
 use ring::aead::NONCE_LEN;
+use scopeguard::{ScopeGuard, defer, guard};
 use siphasher::sip::SipHasher13;
+use smallvec::SmallVec;
 
-use crate::dropped::OnDrop;
 use crate::error::{Fault, invalid};
-use crate::index::{Index, Place};
+use crate::index::{Index, Place, Shard};
 use crate::options::{Options, Stats};
 use crate::pages::{
     ARC_BYTES, COPY_BYTES, FarPage, Looked, PAGE_BYTES, PAGE_WORDS, Page, Pages, State, lock,
@@ -27,7 +27,7 @@ const MOST_LOOKS: u32 = 1000;
 
 /// What opening a page takes of the budget: the page and its copy, and two buffers that are freed again.
 const OPENING_BYTES: usize = PAGE_BYTES + 3 * COPY_BYTES;
-/// What rebuilding a page takes of the budget: two buffers of its words, while they are read.
+/// What rebuilding a page takes of the budget: two buffers of its words while they are read, or its copy and one.
 const REBUILDING_BYTES: usize = 2 * COPY_BYTES;
 
 /// Returns what changes need of the budget: each lane has a page, and one page is rebuilt, for which a lane opens another one.
@@ -84,20 +84,13 @@ impl Lane {
     }
 }
 
-/// Counts an operation, until it is dropped.
-struct Counted<'a>(&'a AtomicUsize);
-
-impl<'a> Counted<'a> {
-    fn begins(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::AcqRel);
-        Self(count)
+/// Counts an operation, until the result is dropped.
+fn counted(count: &AtomicUsize) -> ScopeGuard<&AtomicUsize, fn(&AtomicUsize)> {
+    fn end(count: &AtomicUsize) {
+        count.fetch_sub(1, Ordering::AcqRel);
     }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
+    count.fetch_add(1, Ordering::AcqRel);
+    guard(count, end)
 }
 
 /// A store, for all compute threads of its process.
@@ -158,29 +151,15 @@ pub(crate) struct Found {
     value: Vec<u8>,
 }
 
-/// The places that the index has for a hash.
-pub(crate) enum Places {
-    /// Mostly.
-    AtMostOne(Option<Place>),
-    Several(Vec<Place>),
-}
+/// The records to which the index leads for a hash: one at most, in most cases.
+pub(crate) type Candidates = SmallVec<[(Place, Arc<Page>); 1]>;
 
-impl Places {
-    fn of(mut places: impl Iterator<Item = Place>) -> Self {
-        let first = places.next();
-        match (first, places.next()) {
-            (Some(first), Some(second)) => Self::Several([first, second].into_iter().chain(places).collect()),
-            _ => Self::AtMostOne(first),
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = Place> + '_ {
-        let places = match self {
-            Self::AtMostOne(place) => place.as_slice(),
-            Self::Several(places) => places,
-        };
-        places.iter().copied()
-    }
+/// What [`Store::find`] has found.
+pub(crate) enum Lookup {
+    /// The record of the key.
+    Present(Found),
+    /// The key has none. These have other keys.
+    Absent(Candidates),
 }
 
 /// What became of a record that was to be added.
@@ -236,8 +215,10 @@ impl Store {
     pub async fn read(&self, key: &[u8], ct: &ComputeThread) -> Result<Option<Vec<u8>>> {
         let key = self.check(key, &[])?;
         let g = &ct.pin();
-        let (found, _) = self.note(self.find(&key, self.hash(&key), true, g).await)?;
-        Ok(found.map(|found| found.value))
+        Ok(match self.note(self.find(&key, self.hash(&key), true, g).await)? {
+            Lookup::Present(found) => Some(found.value),
+            Lookup::Absent(_) => None,
+        })
     }
 
     /// Sets the value of a key; encrypted, if asked to. It is in far memory when this returns, as soon as the posted WRITEs are over: see the crate's documentation. No round trip for a new key, or
@@ -285,10 +266,11 @@ impl Store {
         {
             let g = &ct.pin();
             loop {
-                let (Some(found), _) = self.find(key, hash, false, g).await? else { return Ok(false) };
+                let Lookup::Present(found) = self.find(key, hash, false, g).await? else { return Ok(false) };
                 self.wait_for(&found.record, ct, g).await?;
                 let mut shard = self.index.shard(hash);
-                if shard.remove(hash, found.record.place) {
+                if self.leads_to(&shard, hash, &found.record) {
+                    shard.remove(hash, found.record.place);
                     self.count_user(None, Some(found.record.head));
                     self.bury(&found.record, g)?;
                     break;
@@ -359,63 +341,47 @@ impl Store {
         hasher.finish()
     }
 
-    /// Looks for the record of a key. If there is none, also returns the places that the index has for its hash.
-    ///
-    /// A place that the index has when it is asked is that of a record that was current then, and the guard protects it. If its page is rebuilt meanwhile, and its number is another page's, what
-    /// is read is of another key, mostly; then the index has another place by now.
+    /// Returns whether the index leads to a record. Its place may be another one's since, in a page of the same number.
+    pub(crate) fn leads_to(&self, shard: &Shard, hash: u64, record: &Record) -> bool {
+        shard.find(hash).any(|place| place == record.place) && self.pages.has(&record.page)
+    }
+
+    /// Looks for the record of a key. It takes effect when it asks the index: the pages of the records are found under the same lock, so they are these records' pages, whatever becomes of their numbers; and
+    /// the guard protects them.
     pub(crate) async fn find(
         &self,
         key: &Key,
         hash: u64,
         is_value_wanted: bool,
         g: &Guard<'_>,
-    ) -> Result<(Option<Found>, Places)> {
-        let mut backoff = g.backoff();
-        loop {
-            let places = Places::of(self.index.shard(hash).find(hash));
-            let mut fault = None;
-            for place in places.iter() {
-                let Some(page) = self.pages.get(place.page) else { continue };
-                match self.look(key, &page, place, is_value_wanted, g).await? {
-                    Ok(Decoded::Of(head, value)) => {
-                        let record = Record { page, place, head };
-                        return Ok((Some(Found { record, value }), Places::AtMostOne(None)));
-                    }
-                    // The index has 32 bits of the hash.
-                    Ok(Decoded::Other(other)) if self.hash(&other) as u32 == hash as u32 => {}
-                    Ok(Decoded::Other(_)) => fault = Some(Fault::Misplaced),
-                    Err(why) => fault = Some(why),
-                }
+    ) -> Result<Lookup> {
+        let candidates: Candidates = {
+            let shard = self.index.shard(hash);
+            shard.find(hash).filter_map(|place| Some((place, self.pages.get(place.page)?))).collect()
+        };
+        for (place, page) in &candidates {
+            let Decoded { head, key: found, value } = self.look(page, *place, is_value_wanted, g).await?;
+            if found == *key {
+                let record = Record { page: Arc::clone(page), place: *place, head };
+                return Ok(Lookup::Present(Found { record, value }));
             }
-            if self.index.shard(hash).find(hash).eq(places.iter()) {
-                return fault.map_or(Ok((None, places)), |fault| Err(fault.into()));
+            // The index has 32 bits of the hash.
+            if self.hash(&found) as u32 != hash as u32 {
+                return Err(Fault::Misplaced.into());
             }
-            backoff.wait().await;
         }
+        Ok(Lookup::Absent(candidates))
     }
 
     /// Decodes a record, wherever it is.
-    async fn look(
-        &self,
-        key: &Key,
-        page: &Page,
-        place: Place,
-        is_value_wanted: bool,
-        g: &Guard<'_>,
-    ) -> Result<Result<Decoded, Fault>> {
+    async fn look(&self, page: &Page, place: Place, is_value_wanted: bool, g: &Guard<'_>) -> Result<Decoded> {
         let cipher = self.cipher.as_ref();
         let mut backoff = g.backoff();
         loop {
-            let looked = page.find(
-                place.first,
-                place.words,
-                |copy| record::decode_if(copy, key, is_value_wanted, cipher),
-                |kept| record::decode_if(kept, key, is_value_wanted, cipher),
-            );
-            match looked {
+            match page.find(place, is_value_wanted, cipher) {
                 Looked::Found(found) => {
                     self.pages.counts.hits.fetch_add(1, Ordering::Relaxed);
-                    return Ok(found);
+                    return Ok(found?);
                 }
                 Looked::BeingRead => backoff.wait().await,
                 Looked::Far => break,
@@ -426,8 +392,8 @@ impl Store {
         self.pages.counts.reads.fetch_add(1, Ordering::Relaxed);
         let range = u64::from(place.first)..u64::from(place.first) + u64::from(place.words);
         let words = g.chain(op::load_range(page.far.words(), range)).submit().await?;
-        let found = record::decode_if(&words[..], key, is_value_wanted, cipher);
-        if let (Some(reading), Ok(Decoded::Of(..))) = (reading, &found) {
+        let found = record::decode(&words[..], is_value_wanted, cipher)?;
+        if let Some(reading) = reading {
             reading.keep(&words);
         }
         Ok(found)
@@ -474,18 +440,20 @@ impl Store {
     ) -> Result<bool> {
         let lane = &self.lanes[ct.index()][0];
         loop {
-            let (found, places) = self.find(key, hash, false, g).await?;
-            let added = match &found {
-                Some(found) => {
-                    self.wait_for(&found.record, ct, g).await?;
-                    self.replace(lane, hash, &found.record, record, g)?
+            let (added, old) = match self.find(key, hash, false, g).await? {
+                Lookup::Present(Found { record: old, .. }) => {
+                    self.wait_for(&old, ct, g).await?;
+                    (self.replace(lane, hash, &old, record, g)?, Some(old))
                 }
-                None if only_present => return Ok(false),
-                None => self.insert(hash, &places, self.left_bytes, || self.append(lane, record, g), g)?,
+                Lookup::Absent(_) if only_present => return Ok(false),
+                Lookup::Absent(candidates) => {
+                    let append = || self.append(lane, record, g);
+                    (self.insert(hash, &candidates, self.left_bytes, append, g)?, None)
+                }
             };
-            match (added, found) {
-                (Added::Unburied, Some(found)) => {
-                    let _burial = Burial { store: self, record: found.record, g };
+            match (added, old) {
+                (Added::Unburied, Some(record)) => {
+                    let _burial = Burial { store: self, record, g };
                     self.settle(ct).await?;
                     return Ok(true);
                 }
@@ -502,7 +470,7 @@ impl Store {
     /// which has returned, and one that is just being written.
     fn replace(&self, lane: &Lane, hash: u64, old: &Record, record: &[u64], g: &Guard<'_>) -> Result<Added> {
         let mut shard = self.index.shard(hash);
-        if !shard.find(hash).any(|place| place == old.place) {
+        if !self.leads_to(&shard, hash, old) {
             return Ok(Added::Changed);
         }
         let Some(new) = self.append(lane, record, g)? else { return Ok(Added::Full) };
@@ -516,41 +484,38 @@ impl Store {
         Ok(Added::Done)
     }
 
-    /// Adds a record to the index, which `append` adds to a page, if that leaves so many bytes of the budget. The index must still have these places for the hash.
+    /// Adds a record to the index, which `append` adds to a page, if that leaves so many bytes of the budget. The index must still have these candidates for the hash.
     pub(crate) fn insert(
         &self,
         hash: u64,
-        places: &Places,
+        candidates: &Candidates,
         left: usize,
         append: impl FnOnce() -> Result<Option<Record>>,
         g: &Guard<'_>,
     ) -> Result<Added> {
-        let growth = self.index.shard(hash).growth(hash);
+        let mut shard = self.index.shard(hash);
+        if !shard.find(hash).eq(candidates.iter().map(|(place, _)| *place)) {
+            return Ok(Added::Changed);
+        }
+        let growth = shard.growth(hash);
         if growth > 0 && !self.pages.take_for_good(growth, left) {
             return Err(Error::other(
                 "the budget of local memory is exhausted: the index has no room for another record",
             ));
         }
-        let mut shard = self.index.shard(hash);
         let before = shard.bytes();
-        let added = if !shard.find(hash).eq(places.iter()) || shard.growth(hash) != growth {
-            Ok(Added::Changed)
-        } else {
-            match append() {
-                Ok(Some(new)) if shard.insert(hash, new.place) => {
-                    self.count_user(Some(new.head), None);
-                    Ok(Added::Done)
-                }
-                Ok(Some(new)) => self
-                    .bury(&new, g)
-                    .and_then(|()| Err(Error::other("too many keys have nearly the same hash"))),
-                Ok(None) => Ok(Added::Full),
-                Err(error) => Err(error),
+        let added = match append() {
+            Ok(Some(new)) if shard.insert(hash, new.place) => {
+                self.count_user(Some(new.head), None);
+                Ok(Added::Done)
             }
+            Ok(Some(new)) => {
+                self.bury(&new, g).and_then(|()| Err(Error::other("too many keys have nearly the same hash")))
+            }
+            Ok(None) => Ok(Added::Full),
+            Err(error) => Err(error),
         };
-        let unused = growth - (shard.bytes() - before).min(growth);
-        drop(shard);
-        self.pages.give(unused);
+        self.pages.give(growth - (shard.bytes() - before).min(growth));
         added
     }
 
@@ -596,14 +561,14 @@ impl Store {
     /// Opens a page for a lane, or waits for the task that does.
     async fn make_room(&self, lane: &Lane, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
         if lane.is_opening.swap(true, Ordering::AcqRel) {
-            let _waiting = lane.is_of_rebuilds.then(|| Counted::begins(&self.waiting_for_room));
+            let _waiting = lane.is_of_rebuilds.then(|| counted(&self.waiting_for_room));
             let mut backoff = g.backoff();
             while lane.is_opening.load(Ordering::Acquire) {
                 backoff.wait().await;
             }
             return Ok(());
         }
-        let _opened = OnDrop(|| lane.is_opening.store(false, Ordering::Release));
+        defer! { lane.is_opening.store(false, Ordering::Release) }
         self.open_page(lane, ct, g).await
     }
 
@@ -633,7 +598,7 @@ impl Store {
         let (mut looks, mut waiting) = (0, None);
         while !self.pages.take(OPENING_BYTES) {
             if lane.is_of_rebuilds {
-                waiting.get_or_insert_with(|| Counted::begins(&self.waiting_for_room));
+                waiting.get_or_insert_with(|| counted(&self.waiting_for_room));
             }
             // Rebuilds that all wait for each other give up; what they have taken is room for the others.
             let stuck = if lane.is_of_rebuilds { self.waiting_for_room.load(Ordering::Acquire) } else { 0 };
@@ -646,12 +611,11 @@ impl Store {
             backoff.wait().await;
         }
         drop(waiting);
-        let taken = Cell::new(OPENING_BYTES);
-        let given = OnDrop(|| self.pages.give(taken.get()));
-        let _making_room = Counted::begins(&self.making_room);
+        let mut taken = guard(OPENING_BYTES, |bytes| self.pages.give(bytes));
+        let _making_room = counted(&self.making_room);
         let page = self.new_page(lane, ct, g).await?;
-        taken.set(OPENING_BYTES - PAGE_BYTES - COPY_BYTES);
-        drop(given);
+        *taken -= PAGE_BYTES + COPY_BYTES;
+        drop(taken);
         let copy: crate::pages::Copy = (0..PAGE_WORDS).map(|_| AtomicU64::new(0)).collect();
         self.pages.add(Arc::clone(&page));
         self.pages.keep(&page, Arc::clone(&copy));
@@ -679,13 +643,8 @@ impl Store {
                 "the store's part of far memory is full: `far_bytes` allows no more pages",
             ));
         };
-        let is_made = Cell::new(false);
-        let _given = OnDrop(|| {
-            if !is_made.get() {
-                self.pages.give_doubtful(number);
-            }
-        });
-        let link = self.root.pages().at(number.into());
+        let number = guard(number, |number| self.pages.give_doubtful(number));
+        let link = self.root.pages().at((*number).into());
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         let linked = if is_doubtful { Some(link.load(g).await?) } else { None };
         let far = if let Some(linked) = linked.filter(|linked| !linked.is_null()) {
@@ -698,8 +657,7 @@ impl Store {
             link.store(g, new).await?;
             far
         };
-        is_made.set(true);
-        Ok(Arc::new(Page::new(number, far, sequence, State::Filling, ct.index())))
+        Ok(Arc::new(Page::new(ScopeGuard::into_inner(number), far, sequence, State::Filling, ct.index())))
     }
 
     pub(crate) fn is_usable(&self) -> bool {
@@ -776,9 +734,7 @@ impl Store {
         {
             return;
         }
-        let _rebuilt = OnDrop(|| {
-            self.rebuilding.fetch_sub(1, Ordering::Relaxed);
-        });
+        defer! { self.rebuilding.fetch_sub(1, Ordering::Relaxed); }
         if let Err(error) = self.note(self.rebuild_emptiest(100 * 100 / self.most_percent, ct).await) {
             tracing::debug!(%error, "a page was not rebuilt");
         }
@@ -799,36 +755,41 @@ impl Store {
 
     /// Rebuilds the page with the fewest live words, if they are less than `percent`.
     async fn rebuild_emptiest(&self, percent: u64, ct: &ComputeThread) -> Result<bool> {
-        if !self.pages.take(REBUILDING_BYTES) {
-            return Ok(false);
-        }
-        let _given = OnDrop(|| self.pages.give(REBUILDING_BYTES));
         let below = (PAGE_WORDS as u64 * percent).div_ceil(100);
         let Some(page) = self.pages.take_emptiest(below) else { return Ok(false) };
-        let is_rebuilt = Cell::new(false);
-        let _ended = OnDrop(|| {
-            if !is_rebuilt.get() {
-                self.pages.stays(&page);
-            }
-        });
-        self.rebuild_page(&page, &is_rebuilt, ct).await.map(|()| true)
+        let leaving = guard(&page, |page| self.pages.stays(page));
+        let copy = page.copy();
+        let buffers = if copy.is_some() { REBUILDING_BYTES - COPY_BYTES } else { REBUILDING_BYTES };
+        if !self.pages.take(buffers) {
+            return Ok(false);
+        }
+        defer! { self.pages.give(buffers) }
+        let _making_room = counted(&self.making_room);
+        let g = &ct.pin();
+        self.empty_page(&page, copy, ct, g).await?;
+        ScopeGuard::into_inner(leaving);
+        self.pages.remove(&page);
+        self.pages.counts.rebuilt.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(page = page.number, "a page was rebuilt");
+        defer! { self.pages.give_number(page.number) }
+        g.sched_reclaim(page.far.shared(g)).await?;
+        Ok(true)
     }
 
-    /// Moves the live records of a page to another one, and frees it.
+    /// Moves the live records of a page to another one, until the root need not link to it. The bytes of the buffers were taken.
     ///
-    /// A record is copied, and then the index leads to the copy, unless it does not lead to the record any more. The page is freed once all of its records are dead in far memory: then the records that have replaced
-    /// them are there. The bytes of its buffers were taken.
-    async fn rebuild_page(
+    /// A record is copied, and then the index leads to the copy, unless it does not lead to the record any more. The root links to the page until all of its records are dead in far memory: then the records that
+    /// have replaced them are there.
+    async fn empty_page(
         &self,
         page: &Arc<Page>,
-        is_rebuilt: &Cell<bool>,
+        copy: Option<crate::pages::Copy>,
         ct: &ComputeThread,
+        g: &Guard<'_>,
     ) -> Result<()> {
-        let _making_room = Counted::begins(&self.making_room);
-        let g = &ct.pin();
         // Behind them may be a record that is not whole.
         let used = page.used.load(Ordering::Acquire);
-        let words: Vec<u64> = match page.copy() {
+        let words: Vec<u64> = match copy {
             Some(copy) => copy[..used as usize].iter().map(|word| word.load(Ordering::Relaxed)).collect(),
             None => g.chain(op::load_range(page.far.words(), 0..used.into())).submit().await?,
         };
@@ -838,13 +799,7 @@ impl Store {
         drop(burials);
         moved?;
         self.wait_for_burials(page, ct, g).await?;
-        self.root.pages().at(page.number.into()).store(g, RemotePtr::<FarPage>::NULL).await?;
-        self.pages.remove(page);
-        is_rebuilt.set(true);
-        self.pages.counts.rebuilt.fetch_add(1, Ordering::Relaxed);
-        tracing::debug!(page = page.number, "a page was rebuilt");
-        let _given = OnDrop(|| self.pages.give_number(page.number));
-        g.sched_reclaim(page.far.shared(g)).await
+        self.root.pages().at(page.number.into()).store(g, RemotePtr::<FarPage>::NULL).await.map(drop)
     }
 
     /// Adds the live ones of a page's words to another page.
@@ -859,7 +814,7 @@ impl Store {
         let lane = &self.lanes[ct.index()][1];
         for (first, words) in records(words) {
             let Some(head) = Head::of_word(words[0]).filter(|head| head.is_live()) else { continue };
-            let (key, _) = record::decode(words, self.cipher.as_ref())?;
+            let key = record::decode(words, false, self.cipher.as_ref())?.key;
             let hash = self.hash(&key);
             let place = Place { page: page.number, first: first as u16, words: words.len() as u16 };
             let record = Record { page: Arc::clone(page), place, head };

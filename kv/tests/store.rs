@@ -485,6 +485,32 @@ fn another_key_version_or_process_is_refused() {
 }
 
 #[test]
+fn a_store_that_is_destroyed_leaves_nothing() {
+    for url in ["local:size=64MiB", "local:nodes=2,size=32MiB", "sim:size=64MiB"] {
+        let cluster = Cluster::connect(url).unwrap();
+        for round in 0..2 {
+            let run = cluster.run(2, async |ct| {
+                if ct.index() == 0 {
+                    let store = Store::open("store", &options(1 << 20, 16 << 20), ct).await?;
+                    assert_eq!(store.stats().records, 0, "{url}, round {round}");
+                    for number in 0..5000 {
+                        store.write(&key(number), &[1; 200], false, ct).await?;
+                    }
+                    assert!(store.stats().pages > 60);
+                    let shared = store.share();
+                    store.destroy(ct).await?;
+                    assert!(shared.read(&key(1), ct).await.is_err());
+                }
+                Ok(())
+            });
+            run.unwrap();
+            let metrics = cluster.metrics();
+            assert_eq!(metrics.allocated, metrics.freed, "{url}, round {round}");
+        }
+    }
+}
+
+#[test]
 fn a_handle_works_on_any_executor_and_closes_the_store() {
     let cluster = Cluster::connect("local:size=64MiB").unwrap();
     let options = options(1 << 20, 8 << 20).with_key([3; 32]);

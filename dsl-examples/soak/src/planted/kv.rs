@@ -66,7 +66,7 @@ pub(super) const BUGS: &[Planted] = &[
         name: "kv_replaces_a_record_that_is_not_current",
         structure: Structure::SmallKeyValueStore,
         edits: &[(
-            "if !shard.find(hash).any(|place| place == old.place) {",
+            "if !self.leads_to(&shard, hash, old) {",
             "if shard.find(hash).next().is_none() {",
         )],
         invariant: "a record is replaced only if the index leads to it",
@@ -78,10 +78,10 @@ pub(super) const BUGS: &[Planted] = &[
         name: "kv_counts_a_dead_record_twice",
         structure: Structure::SmallKeyValueStore,
         edits: &[(
-            "if shard.remove(hash, found.record.place) {",
+            "shard.remove(hash, found.record.place);",
             "\
-            if shard.remove(hash, found.record.place) {
-                self.forget(&found.record);",
+            shard.remove(hash, found.record.place);
+            self.forget(&found.record);",
         )],
         invariant: "a record is counted as dead once",
         why: "pages seem to be emptier than they are, and the wrong ones are rebuilt",
@@ -101,8 +101,12 @@ pub(super) const BUGS: &[Planted] = &[
         name: "kv_opening_keeps_both_records_of_a_key",
         structure: Structure::SmallKeyValueStore,
         edits: &[(
-            "Some(found) if age(&found.record) > age(new) => return self.bury(new, g),",
-            "Some(found) if age(&found.record) > age(new) => return Ok(()),",
+            "\
+            if age(&old) > age(new) {
+                return self.bury(new, g);",
+            "\
+            if age(&old) > age(new) {
+                return Ok(());",
         )],
         invariant: "of two live records of a key, opening buries the older one",
         why: "when the newer one has died, the older one is found again",
@@ -227,7 +231,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "kv_forgets_to_free_a_page",
         structure: Structure::SmallKeyValueStore,
-        edits: &[("g.sched_reclaim(page.far.shared(g)).await", "Ok(())")],
+        edits: &[("g.sched_reclaim(page.far.shared(g)).await?;", "")],
         invariant: "a page to which the root does not link any more is freed",
         why: "no process frees it",
         caught_by: Check::Leak,
