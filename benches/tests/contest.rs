@@ -2,6 +2,8 @@
 
 use std::process::{Command, Output};
 
+#[cfg(target_os = "linux")]
+use farfield::memory_node::{MemoryNode, MemoryNodeOptions};
 use serde_json::Value;
 
 #[path = "../../runtime/tests/skip/mod.rs"]
@@ -51,6 +53,23 @@ fn the_engine_passes_the_contest_within_its_budget() {
         let amplification = report[format!("{name}.amplification.write")].as_f64().unwrap();
         assert!(amplification < if words.contains("encrypt") { 1.7 } else { 1.4 }, "{report}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn runs_on_one_cluster_follow_each_other() {
+    let url = format!("shm:contest-{}", std::process::id());
+    let mut options = MemoryNodeOptions::new(&url);
+    options.segment_bytes = 32 << 20;
+    let node = MemoryNode::listen(&options).unwrap();
+    let stopper = node.stopper().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| node.serve());
+        for words in ["--rounds 2", "--encrypt"] {
+            reports(&format!("--cluster {url} {words}"));
+        }
+        stopper.stop();
+    });
 }
 
 #[test]

@@ -76,8 +76,10 @@ impl Run<'_> {
         }
         self.check_all(workers, store, ct).await?;
         ct.barrier("checked").await?;
-        drop(owner);
-        Ok(())
+        match owner {
+            Some(opened) => opened.destroy(ct).await,
+            None => Ok(()),
+        }
     }
 
     async fn phase<'a>(

@@ -232,13 +232,11 @@ fn measure(args: &Args) -> Result<Vec<Report>, String> {
     let plot = plot.transpose()?;
     let workers = args.threads * args.tasks;
     let tested = Plan::new(TEST_SCALE, workers, args.seed);
+    let test = Args { encrypt: true, local_memory: None, ..args.clone() };
     for engine in &args.engine {
-        let test = Args { encrypt: true, local_memory: None, ..args.clone() };
-        if !args.cluster.starts_with("tcp:") && !args.cluster.starts_with("shm:") {
-            let outcome = test.run(*engine, &tested, &ProgressBar::hidden())?;
-            if let Some(fault) = outcome.fault {
-                return Err(format!("{}, with few records: {fault}", engine.name()));
-            }
+        let outcome = test.run(*engine, &tested, &ProgressBar::hidden())?;
+        if let Some(fault) = outcome.fault {
+            return Err(format!("{}, with few records: {fault}", engine.name()));
         }
     }
     let plan = Plan::new(args.scale, workers, args.seed);
