@@ -8,9 +8,8 @@ use farfield_kv::{FarStore, Options, Store};
 
 // ANCHOR: first
 async fn visits(ct: &ComputeThread) -> Result<()> {
-    let mut options = Options::default();
-    options.local_bytes = 2 << 20; // the budget: index, pages and records in local memory
-    options.far_bytes = 32 << 20; // at most so much far memory for pages
+    // 2 MiB of local memory, the budget of index, pages and records; at most 32 MiB of far memory for pages
+    let options = Options::new(2 << 20, 32 << 20);
     let store = Store::open("visits", &options, ct).await?;
 
     store.write(b"/index.html     ", b"1", false, ct).await?;
@@ -29,8 +28,7 @@ fn a_store_is_used_by_compute_threads() {
 
 // ANCHOR: handle
 async fn serve(cluster: &Cluster) -> Result<()> {
-    let mut options = Options::default().with_key([7; 32]); // or with_key_file
-    (options.local_bytes, options.far_bytes) = (2 << 20, 32 << 20);
+    let options = Options::new(2 << 20, 32 << 20).with_key([7; 32]); // or with_key_file
     let mut of_client = ClientOptions::new();
     (of_client.threads, of_client.deadline) = (2, Some(Duration::from_secs(1)));
     let store = FarStore::start_with(cluster, "sessions", &options, &of_client).await?;
@@ -46,14 +44,8 @@ async fn serve(cluster: &Cluster) -> Result<()> {
 async fn a_store_is_used_by_any_executor() -> Result<()> {
     let cluster = Cluster::connect("local:size=64MiB")?;
     serve(&cluster).await?;
-    let without_key = FarStore::start(&cluster, "sessions", &options(), 1).await;
+    let without_key = FarStore::start(&cluster, "sessions", &Options::new(2 << 20, 32 << 20), 1).await;
     let refused: Error = without_key.unwrap_err();
     assert!(refused.to_string().contains("it has a key, and none was given"), "{refused}");
     Ok(())
-}
-
-fn options() -> Options {
-    let mut options = Options::default();
-    (options.local_bytes, options.far_bytes) = (2 << 20, 32 << 20);
-    options
 }

@@ -24,8 +24,7 @@ use crate::store::Store;
 ///
 /// # fn main() -> farfield::Result<()> {
 /// # futures_executor::block_on(async {
-/// let mut options = Options::default();
-/// (options.local_bytes, options.far_bytes) = (2 << 20, 8 << 20);
+/// let options = Options::new(2 << 20, 8 << 20);
 /// let store = FarStore::start(&Cluster::connect("local:")?, "people", &options, 2).await?;
 /// store.write(*b"0123456789abcdef", b"Ada", false).await?;
 /// assert_eq!(store.read(*b"0123456789abcdef").await?.as_deref(), Some(&b"Ada"[..]));

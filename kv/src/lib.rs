@@ -49,8 +49,7 @@
 //!
 //! # fn main() -> farfield::Result<()> {
 //! Cluster::connect("local:")?.run(1, async |ct| {
-//!     let mut options = Options::default();
-//!     (options.local_bytes, options.far_bytes) = (1 << 20, 8 << 20);
+//!     let options = Options::new(1 << 20, 8 << 20);
 //!     let store = Store::open("people", &options, ct).await?;
 //!     store.write(b"0123456789abcdef", b"Ada", false, ct).await?;
 //!     assert_eq!(store.read(b"0123456789abcdef", ct).await?.as_deref(), Some(&b"Ada"[..]));

@@ -293,9 +293,7 @@ mod tests {
     const KEYS: u8 = 3;
 
     fn options() -> Options {
-        let mut options = Options::default().with_key([5; 32]);
-        (options.local_bytes, options.far_bytes) = (1 << 20, 1 << 20);
-        options
+        Options::new(1 << 20, 1 << 20).with_key([5; 32])
     }
 
     fn value(store: &Store, number: u8) -> impl AsyncFn(&ComputeThread) -> Option<Vec<u8>> + '_ {

@@ -35,6 +35,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// So many bytes of local and of far memory, and the defaults.
+    pub fn new(local_bytes: usize, far_bytes: u64) -> Self {
+        Self { local_bytes, far_bytes, ..Self::default() }
+    }
+
     /// Sets the key of encrypted records: 32 bytes.
     #[must_use]
     pub fn with_key(self, key: [u8; 32]) -> Self {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::cast_possible_wrap)] // of some millions
 
+mod keys;
+
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -12,15 +14,7 @@ use farfield_kv::{Options, Store};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-fn key(number: u64) -> [u8; 16] {
-    (u128::from(number) << 64 | u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))).to_le_bytes()
-}
-
-fn options(local_bytes: usize, far_bytes: u64) -> Options {
-    let mut options = Options::default();
-    (options.local_bytes, options.far_bytes) = (local_bytes, far_bytes);
-    options
-}
+use keys::key;
 
 /// The bytes that this thread has allocated and not freed, now and at most, while work was counted.
 #[derive(Default, Debug)]
@@ -86,7 +80,7 @@ impl Use {
 #[test]
 fn a_store_allocates_what_it_counts_and_no_more_than_the_budget() {
     const BUDGET: usize = 400_000;
-    let options = options(BUDGET, 8 << 20).with_key([7; 32]);
+    let options = Options::new(BUDGET, 8 << 20).with_key([7; 32]);
     let run = Cluster::connect("local:size=64MiB").unwrap().run(1, async |ct| {
         let mut allocated = Allocated::default();
         for uses in [
@@ -137,7 +131,7 @@ fn too_small_a_budget_is_refused_with_the_least_that_works() {
         let open = |local_bytes: usize| {
             let opened = cluster.run(threads, async |ct| {
                 if ct.index() == 0 {
-                    let store = Store::open("store", &options(local_bytes, far_bytes), ct).await?;
+                    let store = Store::open("store", &Options::new(local_bytes, far_bytes), ct).await?;
                     for round in 0..5 {
                         for number in 0..1000 {
                             store.write(&key(number), &[round; 400], false, ct).await?;
@@ -166,7 +160,7 @@ fn too_small_a_budget_is_refused_with_the_least_that_works() {
 #[test]
 fn a_budget_that_is_exhausted_refuses_new_keys_and_nothing_else() {
     let cluster = Cluster::connect("local:size=64MiB").unwrap();
-    let options = options(400_000, 32 << 20);
+    let options = Options::new(400_000, 32 << 20);
     let run = cluster.run(1, async |ct| {
         let mut written = 0;
         {

@@ -1,5 +1,6 @@
 //! Futures of the store that are dropped at each of their awaits: the store works on, and its counts are right.
 
+mod keys;
 #[path = "../../collections/tests/polled/mod.rs"]
 mod polled;
 
@@ -10,14 +11,11 @@ use farfield_kv::{Options, Store};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use keys::key;
 use polled::polled;
 
 const KEYS: u64 = 3000;
 const BUDGET: usize = 500_000;
-
-fn key(number: u64) -> [u8; 16] {
-    (u128::from(number) << 64 | u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))).to_le_bytes()
-}
 
 /// The values that each key may have. `None` is none.
 type Model = HashMap<u64, Vec<Option<Vec<u8>>>>;
@@ -33,8 +31,7 @@ async fn check(store: &Store, model: &Model, ct: &ComputeThread) -> Result<()> {
 
 #[test]
 fn each_future_can_be_dropped_at_each_await() {
-    let mut options = Options::default();
-    (options.local_bytes, options.far_bytes) = (BUDGET, 16 << 20);
+    let options = Options::new(BUDGET, 16 << 20);
     // A rebuild that is dropped while it frees its page may lose that.
     let cluster = Cluster::connect("sim:size=32MiB,leaks=ignore").unwrap();
     let run = cluster.run(1, async |ct| {

@@ -58,8 +58,7 @@ impl Subscriber for Events {
 
 #[test]
 fn openings_evictions_rebuilds_and_the_end_are_reported() {
-    let mut options = Options::default();
-    (options.local_bytes, options.far_bytes) = (400_000, 8 << 20);
+    let options = Options::new(400_000, 8 << 20);
     let events = Arc::default();
     // The simulator runs all threads on this one.
     let run = tracing::subscriber::with_default(Events(Arc::clone(&events)), || {

@@ -47,9 +47,7 @@ const KEYS_PER_TASK: u64 = 400;
 const KEYS: u64 = THREADS as u64 * TASKS * KEYS_PER_TASK;
 
 fn options() -> Options {
-    let mut options = Options::default().with_key([9; 32]);
-    (options.local_bytes, options.far_bytes) = (800_000, 8 << 20);
-    options
+    Options::new(800_000, 8 << 20).with_key([9; 32])
 }
 
 fn key(number: u64) -> [u8; 16] {

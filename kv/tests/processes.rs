@@ -4,6 +4,8 @@
 
 #![cfg(target_os = "linux")]
 
+mod keys;
+
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::JoinHandle;
@@ -14,6 +16,8 @@ use farfield::prelude::*;
 use farfield_kv::{Options, Store};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+
+use keys::key;
 
 const CLUSTER: &str = "FARFIELD_KV_PROCESSES_CLUSTER";
 
@@ -80,16 +84,6 @@ fn url() -> String {
     std::env::var(CLUSTER).unwrap_or_else(|_| panic!("{CLUSTER} is not set"))
 }
 
-fn key(number: u64) -> [u8; 16] {
-    (u128::from(number) << 64 | u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))).to_le_bytes()
-}
-
-fn options(local_bytes: usize, far_bytes: u64) -> Options {
-    let mut options = Options::default();
-    (options.local_bytes, options.far_bytes) = (local_bytes, far_bytes);
-    options
-}
-
 /// A field of this process's status, in KiB.
 fn status_kib(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -107,7 +101,7 @@ const VALUE_BYTES: usize = 1 << 10;
 #[ignore = "the role of a process that is measured"]
 fn measured() {
     let run = Cluster::connect(&url()).unwrap().run(1, async |ct| {
-        let store = Store::open("store", &options(BUDGET, 96 << 20), ct).await?;
+        let store = Store::open("store", &Options::new(BUDGET, 96 << 20), ct).await?;
         for number in 0..RECORDS {
             store.write(&key(number), &[number as u8; VALUE_BYTES], false, ct).await?;
         }
@@ -151,7 +145,7 @@ fn resident_memory_is_at_most_the_budget_and_32_mib() {
 #[ignore = "the role of a process that has the store"]
 fn owner() {
     let run = Cluster::connect(&url()).unwrap().run(1, async |ct| {
-        let store = Store::open("store", &options(1 << 20, 8 << 20), ct).await?;
+        let store = Store::open("store", &Options::new(1 << 20, 8 << 20), ct).await?;
         store.write(&key(1), b"of the owner", false, ct).await?;
         println!("it is ready:");
         loop {
@@ -172,7 +166,7 @@ fn another_process_opens_a_store_only_when_its_owner_has_died() {
         let cluster = Cluster::connect(&node.url).unwrap();
         let open = |patience: Duration| {
             let opened = cluster.run(1, async |ct| {
-                let mut options = options(1 << 20, 8 << 20);
+                let mut options = Options::new(1 << 20, 8 << 20);
                 options.patience = patience;
                 let store = Store::open("store", &options, ct).await?;
                 store.read(&key(1), ct).await

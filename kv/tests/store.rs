@@ -2,6 +2,8 @@
 
 #![allow(clippy::cast_precision_loss)] // of some millions
 
+mod keys;
+
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,15 +14,7 @@ use farfield_kv::{FarStore, MOST_VALUE_BYTES, Options, Store};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
 
-fn key(number: u64) -> [u8; 16] {
-    (u128::from(number) << 64 | u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))).to_le_bytes()
-}
-
-fn options(local_bytes: usize, far_bytes: u64) -> Options {
-    let mut options = Options::default();
-    (options.local_bytes, options.far_bytes) = (local_bytes, far_bytes);
-    options
-}
+use keys::key;
 
 /// Runs one thread with a store.
 fn with_store(url: &str, options: &Options, body: impl AsyncFn(&Store, &ComputeThread) -> Result<()> + Sync) {
@@ -88,7 +82,7 @@ fn answers_are_those_of_a_map_in_a_quarter_of_the_memory() {
         [("local:size=64MiB", false), ("local:size=64MiB", true), ("sim:seed=1,size=64MiB", false)]
     {
         let operations = if url.starts_with("sim") { 4000 } else { 30_000 };
-        let options = options(1 << 20, 48 << 20).with_key([5; 32]);
+        let options = Options::new(1 << 20, 48 << 20).with_key([5; 32]);
         with_store(url, &options, async |store, ct| {
             let bytes = compare(store, operations, operations / 4, encrypts, ct).await?;
             let stats = store.stats();
@@ -113,7 +107,7 @@ fn answers_are_those_of_a_map_in_a_quarter_of_the_memory() {
 #[test]
 fn a_store_that_is_opened_again_has_what_was_written() {
     let cluster = Cluster::connect("local:size=64MiB").unwrap();
-    let options = options(1 << 20, 32 << 20).with_key([7; 32]);
+    let options = Options::new(1 << 20, 32 << 20).with_key([7; 32]);
     let mut expected = HashMap::new();
     let mut counted = (0, 0, 0);
     for opening in 0..3_u64 {
@@ -159,7 +153,7 @@ fn threads_share_a_store() {
     let run = cluster.run(THREADS, async |ct| {
         let mut owner = None;
         if ct.index() == 0 {
-            let opened = Store::open("store", &options(1 << 20, 32 << 20), ct).await?;
+            let opened = Store::open("store", &Options::new(1 << 20, 32 << 20), ct).await?;
             assert!(store.set(opened.share()).is_ok());
             owner = Some(opened);
         }
@@ -212,7 +206,7 @@ fn threads_share_a_store() {
     });
     let counted = run.unwrap()[0];
     let again = cluster.run(1, async |ct| {
-        let store = Store::open("store", &options(1 << 20, 32 << 20), ct).await?;
+        let store = Store::open("store", &Options::new(1 << 20, 32 << 20), ct).await?;
         Ok(store.stats())
     });
     let again = again.unwrap()[0];
@@ -221,7 +215,7 @@ fn threads_share_a_store() {
 
 #[test]
 fn a_miss_is_one_round_trip_and_a_write_is_none() {
-    with_store("sim:size=64MiB,seed=3", &options(1 << 20, 48 << 20), async |store, ct| {
+    with_store("sim:size=64MiB,seed=3", &Options::new(1 << 20, 48 << 20), async |store, ct| {
         let trips = |ct: &ComputeThread| ct.metrics().chains;
         let rtt = ct.cluster().simulation().unwrap().rtt();
         let (mut slow, before) = (0, trips(ct));
@@ -255,7 +249,7 @@ fn a_miss_is_one_round_trip_and_a_write_is_none() {
 
 #[test]
 fn bad_input_is_refused_and_nothing_is_lost() {
-    let small = options(100_000, 8 << 20);
+    let small = Options::new(100_000, 8 << 20);
     let run = Cluster::connect("local:")
         .unwrap()
         .run(1, async |ct| Store::open("store", &small, ct).await.map(drop));
@@ -263,7 +257,7 @@ fn bad_input_is_refused_and_nothing_is_lost() {
     let least =
         refused.split("too little: ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<usize>().ok());
     let least = least.unwrap_or_else(|| panic!("it names the least: {refused}"));
-    with_store("local:", &options(least, 8 << 20), async |store, ct| {
+    with_store("local:", &Options::new(least, 8 << 20), async |store, ct| {
         store.write(&key(1), b"value", false, ct).await?;
         for (key, value, named) in
             [(&key(1)[..15], &b"value"[..], "key"), (&key(1)[..], &[0; MOST_VALUE_BYTES + 1][..], "value")]
@@ -283,7 +277,7 @@ fn bad_input_is_refused_and_nothing_is_lost() {
 
 #[test]
 fn a_full_far_memory_is_an_error_and_space_comes_back() {
-    with_store("local:size=8MiB", &options(1 << 20, 1 << 20), async |store, ct| {
+    with_store("local:size=8MiB", &Options::new(1 << 20, 1 << 20), async |store, ct| {
         let mut written = 0;
         let error = loop {
             match store.write(&key(written), &[3; 1000], false, ct).await {
@@ -315,7 +309,7 @@ fn a_full_far_memory_is_an_error_and_space_comes_back() {
 
 #[test]
 fn space_comes_back_although_every_page_has_live_records() {
-    with_store("local:size=8MiB", &options(1 << 20, 1 << 20), async |store, ct| {
+    with_store("local:size=8MiB", &Options::new(1 << 20, 1 << 20), async |store, ct| {
         let mut live = Vec::new();
         let mut next = 0;
         let mut rng = SmallRng::seed_from_u64(1);
@@ -344,7 +338,7 @@ fn space_comes_back_although_every_page_has_live_records() {
 
 #[test]
 fn a_memory_node_without_memory_is_an_error_and_space_comes_back() {
-    with_store("local:size=2MiB", &options(1 << 20, 64 << 20), async |store, ct| {
+    with_store("local:size=2MiB", &Options::new(1 << 20, 64 << 20), async |store, ct| {
         let mut written = 0;
         let error = loop {
             match store.write(&key(written), &[3; 1000], false, ct).await {
@@ -371,7 +365,7 @@ fn a_memory_node_without_memory_is_an_error_and_space_comes_back() {
 
 #[test]
 fn every_operation_refuses_a_key_that_has_not_16_bytes() {
-    with_store("local:", &options(1 << 20, 8 << 20), async |store, ct| {
+    with_store("local:", &Options::new(1 << 20, 8 << 20), async |store, ct| {
         for length in [0, 1, 15, 17, 32] {
             let key = &[0; 32][..length];
             let errors = [
@@ -394,7 +388,7 @@ fn every_operation_refuses_a_key_that_has_not_16_bytes() {
 
 #[test]
 fn values_of_any_length_up_to_the_limit_are_stored() {
-    let options = options(1 << 20, 32 << 20).with_key([1; 32]);
+    let options = Options::new(1 << 20, 32 << 20).with_key([1; 32]);
     with_store("local:", &options, async |store, ct| {
         let lengths = (0..64).chain(MOST_VALUE_BYTES - 64..=MOST_VALUE_BYTES);
         for (number, length) in (0..).zip(lengths) {
@@ -409,7 +403,7 @@ fn values_of_any_length_up_to_the_limit_are_stored() {
 #[test]
 fn a_key_file_must_have_32_bytes() {
     let path = std::env::temp_dir().join(format!("farfield-kv-key-{}", std::process::id()));
-    let read = || options(1 << 20, 8 << 20).with_key_file(&path);
+    let read = || Options::new(1 << 20, 8 << 20).with_key_file(&path);
     let missing = read().unwrap_err().to_string();
     assert!(missing.contains(path.to_str().unwrap()), "{missing}");
     for length in [0, 31, 33] {
@@ -422,7 +416,7 @@ fn a_key_file_must_have_32_bytes() {
     std::fs::remove_file(&path).unwrap();
     // It is the same key.
     let cluster = Cluster::connect("local:").unwrap();
-    for options in [of_file, options(1 << 20, 8 << 20).with_key([6; 32])] {
+    for options in [of_file, Options::new(1 << 20, 8 << 20).with_key([6; 32])] {
         let run = cluster.run(1, async |ct| {
             let store = Store::open("store", &options, ct).await?;
             if store.stats().records == 0 {
@@ -440,12 +434,12 @@ fn too_little_far_memory_is_refused() {
     let least = "far_bytes: 10000 is too little: ";
     let refused = Cluster::connect("local:")
         .unwrap()
-        .run(1, async |ct| Store::open("store", &options(1 << 20, 10_000), ct).await.map(drop))
+        .run(1, async |ct| Store::open("store", &Options::new(1 << 20, 10_000), ct).await.map(drop))
         .unwrap_err()
         .to_string();
     let least = refused.split(least).nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
     let least = least.unwrap_or_else(|| panic!("it names the least: {refused}"));
-    with_store("local:", &options(1 << 20, least), async |store, ct| {
+    with_store("local:", &Options::new(1 << 20, least), async |store, ct| {
         for round in 0..100 {
             for number in 0..10 {
                 store.write(&key(number), &[round; 1000], false, ct).await?;
@@ -459,7 +453,7 @@ fn too_little_far_memory_is_refused() {
 #[test]
 fn another_key_version_or_process_is_refused() {
     let cluster = Cluster::connect("local:size=64MiB").unwrap();
-    let plain = options(1 << 20, 8 << 20);
+    let plain = Options::new(1 << 20, 8 << 20);
     let keyed = plain.clone().with_key([1; 32]);
     let open = |options: &Options| {
         let opened = cluster.run(1, async |ct| {
@@ -471,7 +465,9 @@ fn another_key_version_or_process_is_refused() {
     open(&keyed).unwrap();
     assert!(open(&plain).unwrap_err().contains("it has a key, and none was given"));
     assert!(open(&plain.clone().with_key([2; 32])).unwrap_err().contains("it has another key"));
-    assert!(open(&options(1 << 20, 16 << 20).with_key([1; 32])).unwrap_err().contains("it was made for"));
+    assert!(
+        open(&Options::new(1 << 20, 16 << 20).with_key([1; 32])).unwrap_err().contains("it was made for")
+    );
     open(&keyed).unwrap();
     let both = cluster.run(1, async |ct| {
         let _store = Store::open("store", &keyed, ct).await?;
@@ -491,7 +487,7 @@ fn a_store_that_is_destroyed_leaves_nothing() {
         for round in 0..2 {
             let run = cluster.run(2, async |ct| {
                 if ct.index() == 0 {
-                    let store = Store::open("store", &options(1 << 20, 16 << 20), ct).await?;
+                    let store = Store::open("store", &Options::new(1 << 20, 16 << 20), ct).await?;
                     assert_eq!(store.stats().records, 0, "{url}, round {round}");
                     for number in 0..5000 {
                         store.write(&key(number), &[1; 200], false, ct).await?;
@@ -513,7 +509,7 @@ fn a_store_that_is_destroyed_leaves_nothing() {
 #[test]
 fn a_handle_works_on_any_executor_and_closes_the_store() {
     let cluster = Cluster::connect("local:size=64MiB").unwrap();
-    let options = options(1 << 20, 8 << 20).with_key([3; 32]);
+    let options = Options::new(1 << 20, 8 << 20).with_key([3; 32]);
     futures_executor::block_on(async {
         for opening in 0..3 {
             let store = Arc::new(FarStore::start(&cluster, "store", &options, 2).await?);
@@ -554,7 +550,7 @@ fn a_record_that_another_thread_has_just_deleted_is_not_found_again() {
     for seed in 0..100 {
         let cluster =
             Cluster::connect(&format!("sim:seed={seed},size=8MiB,jitter=90%,nodes=2,slow=40%")).unwrap();
-        let options = options(1 << 20, 2 << 20);
+        let options = Options::new(1 << 20, 2 << 20);
         let store = OnceLock::<Arc<Store>>::new();
         let run = cluster.run(2, async |ct| {
             let mut owner = None;

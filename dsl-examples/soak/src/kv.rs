@@ -142,8 +142,7 @@ macro_rules! store {
             const PAGE_BYTES: usize = $page_bytes;
 
             fn budget(setting: &$crate::kv::Setting) -> usize {
-                let mut options = $module::Options::default();
-                options.far_bytes = setting.far_bytes;
+                let options = $module::Options::new(0, setting.far_bytes);
                 options.least_local_bytes($crate::kv::NAME, setting.threads) + setting.more_bytes
             }
 
@@ -151,9 +150,8 @@ macro_rules! store {
                 setting: &$crate::kv::Setting,
                 ct: &'ct farfield::ComputeThread,
             ) -> farfield::Result<$module::Opened<'ct>> {
-                let mut options = $module::Options::default().with_key([7; 32]);
-                options.far_bytes = setting.far_bytes;
-                options.local_bytes = <Self as $crate::kv::KeyValue>::budget(setting);
+                let budget = <Self as $crate::kv::KeyValue>::budget(setting);
+                let mut options = $module::Options::new(budget, setting.far_bytes).with_key([7; 32]);
                 options.rebuild_percent = setting.rebuild_percent;
                 options.patience = setting.patience;
                 $module::Store::open($crate::kv::NAME, &options, ct).await

@@ -195,9 +195,8 @@ impl Args {
         let (phases, threads, tasks) = (self.phase.run(), self.threads as usize, self.tasks as usize);
         match engine {
             Engine::Far => {
-                let mut options = Options::default().with_key(KEY);
-                options.local_bytes = self.local_bytes(plan) as usize;
-                options.far_bytes = self.far_bytes(plan);
+                let options =
+                    Options::new(self.local_bytes(plan) as usize, self.far_bytes(plan)).with_key(KEY);
                 let url = &self.url(plan);
                 let is_encrypted = self.encrypt;
                 let setting = Setting { url, threads, tasks, options, is_encrypted, phases, progress };
@@ -316,17 +315,18 @@ fn figures(args: &Args, plan: &Plan, rounds: &[Vec<(Engine, Outcome)>]) -> Vec<(
 fn report(args: &Args, plan: &Plan, engine: Engine, outcome: Outcome, earlier: Option<String>) -> Report {
     let is_far = engine == Engine::Far;
     let of_far = |value: Value| if is_far { value } else { Value::Null };
-    let mut values = vec![
-        ("engine".to_owned(), json!(engine.name())),
-        ("cluster".to_owned(), of_far(json!(args.cluster))),
-        ("threads".to_owned(), json!(args.threads)),
-        ("tasks".to_owned(), json!(args.tasks)),
-        ("scale".to_owned(), json!(args.scale)),
-        ("records".to_owned(), json!(plan.all_records())),
-        ("encrypted".to_owned(), json!(args.encrypt && is_far)),
-        ("local_memory".to_owned(), of_far(json!(args.local_bytes(plan)))),
-        ("local_memory_peak".to_owned(), json!(outcome.local_bytes)),
+    let of_run = [
+        ("engine", json!(engine.name())),
+        ("cluster", of_far(json!(args.cluster))),
+        ("threads", json!(args.threads)),
+        ("tasks", json!(args.tasks)),
+        ("scale", json!(args.scale)),
+        ("records", json!(plan.all_records())),
+        ("encrypted", json!(args.encrypt && is_far)),
+        ("local_memory", of_far(json!(args.local_bytes(plan)))),
+        ("local_memory_peak", json!(outcome.local_bytes)),
     ];
+    let mut values: Vec<_> = of_run.map(|(name, value)| (name.to_owned(), value)).into();
     let mut total = 0.0;
     for measured in &outcome.phases {
         let (phase, seconds) = (measured.phase, measured.time.as_secs_f64());
