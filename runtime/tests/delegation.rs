@@ -77,6 +77,48 @@ fn large_arguments_and_results_lie_in_far_memory() {
     });
 }
 
+/// A thread with one task sends its request at once where memory is mapped, and looks for the answer before it does anything else: also if that is slow, far away, or no answer at
+/// all, and while the trustee asks this thread.
+#[test]
+fn threads_that_ask_each_other_have_all_kinds_of_answers() {
+    on_all(2, async |ct| {
+        let mine = ct.entrust(0_u64).await?;
+        ct.publish(&format!("value {}", ct.index()), mine.clone().store(ct).await?).await?;
+        ct.barrier("published").await?;
+        let other = format!("value {}", 1 - ct.index());
+        let stored = ct.lookup::<StoredTrust<u64>>(&other).await?;
+        let value = Trust::open(stored, ct).await?;
+        for round in 0..200_u64 {
+            assert_eq!(
+                value
+                    .apply(ct, 1, |sum, by: u64| {
+                        *sum += by;
+                        *sum
+                    })
+                    .await?,
+                2 * round + 1
+            );
+            let large = value.apply(ct, round, |_, n: u64| vec![n; 100]).await?;
+            assert_eq!(large, vec![round; 100]);
+            if round % 50 == 0 {
+                let slow = |sum: &mut u64, by: u64| {
+                    std::thread::sleep(Duration::from_millis(1));
+                    *sum += by;
+                };
+                value.apply(ct, 1, slow).await?;
+                let panics = value.apply(ct, (), |_, ()| -> u64 { panic!("as planned") }).await;
+                assert!(matches!(panics, Err(Error::DelegatedPanicked(_))), "{panics:?}");
+            } else {
+                value.post(ct, 1, |sum, by: u64| *sum += by).await?;
+            }
+        }
+        assert_eq!(value.apply(ct, (), |sum, ()| *sum).await?, 400);
+        ct.barrier("asked").await?;
+        drop((mine, value, Trust::<u64>::take(ct.unpublish(&other).await?, ct).await?));
+        ct.barrier("dropped").await
+    });
+}
+
 #[test]
 fn a_panic_is_the_callers_error_and_the_trustee_lives_on() {
     on_all(2, async |ct| {

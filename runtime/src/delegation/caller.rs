@@ -9,17 +9,21 @@
 //! 4. While a pair can not be opened, requests are refused; but those that tell of dropped or passed handles, and of results that were read, wait in the queue as
 //!    long as the trustee may live.
 //! 5. The bell rings after a batch has been written: a batch that was written again may have missed the first one.
+//! 6. A request that is *asked directly*, where memory is mapped, is the only one of its lane. It is in flight, and has a waiter, once its task stops looking for the answer: before that nothing
+//!    else on this thread runs.
 
 use std::any::Any;
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::hint::spin_loop;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use super::attend::Stored;
 use super::desk::DeskPlaces;
 use super::function::Naming;
-use super::looks::Awaited;
+use super::looks::{Awaited, Words};
 use super::mirror::Mailbox;
 use super::slots::{
     BATCH_WORDS, EXPRESS, Header, Here, Kind, LANES, MAIN, MOST_INLINE, MOST_REQUESTS, Notice, RequestHead,
@@ -28,9 +32,10 @@ use super::slots::{
 use super::state::Delegation;
 use crate::io::operations::*;
 use crate::memory::worker::Worker;
+use farfield_fabric::host::Host;
 use farfield_fabric::program;
 use farfield_sim::Plant;
-use farfield_words::{Address, Message as _, ThreadId, Writer};
+use farfield_words::{Address, Message as _, ThreadId, WORD_BYTES, Writer};
 
 /// The answer to a request.
 pub(super) enum Outcome {
@@ -39,6 +44,18 @@ pub(super) enum Outcome {
     Gone {
         may_have_run: bool,
     },
+}
+
+impl Outcome {
+    /// Decodes the first answer of a batch. Words that are no answer were overwritten: the request may have been executed.
+    #[inline]
+    fn first_of(mut words: impl ExactSizeIterator<Item = u64>) -> Self {
+        let status = words.next().and_then(Status::of);
+        match status.filter(|(_, count)| *count <= words.len()) {
+            Some((status, count)) => Self::Answer(status, AnswerWords::of(words.take(count))),
+            None => Self::Gone { may_have_run: true },
+        }
+    }
 }
 
 /// The words of an answer. Few of them need no allocation.
@@ -52,13 +69,14 @@ const FEW: usize = 3;
 
 impl AnswerWords {
     #[inline]
-    fn of(words: &[u64]) -> Self {
-        if words.len() > FEW {
-            return Self::Many(words.into());
+    fn of(words: impl ExactSizeIterator<Item = u64>) -> Self {
+        let count = words.len();
+        if count > FEW {
+            return Self::Many(words.collect());
         }
         let mut few = [0; FEW];
-        few.iter_mut().zip(words).for_each(|(to, from)| *to = *from);
-        Self::Few(few, words.len())
+        few.iter_mut().zip(words).for_each(|(to, from)| *to = from);
+        Self::Few(few, count)
     }
 }
 
@@ -230,8 +248,10 @@ const NO_WAITER: u32 = u32::MAX;
 
 /// The requests of a pair from which on tasks wait before they add one.
 const MOST_QUEUED: usize = 4096;
+/// How often a thread looks for the answer to a direct request before it does anything else: about a microsecond.
+const LOOKS: u32 = 64;
 /// The requests that are sent before a round.
-const EARLY: usize = 4;
+const EARLY: usize = 8;
 
 /// An answer whose words have not been decoded yet. A handle in it is still its sender's share; so the sender's end must not be dealt with before.
 pub(super) struct Undecoded(Rc<Caller>);
@@ -624,15 +644,7 @@ impl Caller {
         let header = Header { batch, count: count as u8, words: words.len() as u8, kind };
         let slot = slots.request(number, batch);
         match here {
-            Here::Mapped(host) => {
-                Here::write_batch(host, slot, words, header);
-                here.fence();
-                if here.load(slots.head(head::ASLEEP)) != 0 || !self.is_trustee_mapped.get() {
-                    let _ = host.fetch_add(self.desk.bell(self.bell.get()), 1);
-                    let _ = host.fetch_add(self.desk.rung(), 1);
-                }
-                self.desk.wake(here);
-            }
+            Here::Mapped(host) => self.write_mapped(host, slots, slot, words, header),
             Here::Hosted(_) | Here::Mirrored(_) => {
                 let (is_header_first, words) = (worker.has(Plant::HeaderFirst), words.to_vec());
                 let is_resent = worker.has(Plant::ResentBatch).then(|| Cell::new(false));
@@ -686,6 +698,67 @@ impl Caller {
                 }
             }
         }
+    }
+
+    /// Writes a batch to mapped memory, and rings if the trustee does not look.
+    #[inline]
+    fn write_mapped(&self, host: &Host, slots: Slots, slot: Address, words: &[u64], header: Header) {
+        let here = Here::Mapped(host);
+        Here::write_batch(host, slot, words, header);
+        if here.load(slots.head(head::ASLEEP)) != 0 || !self.is_trustee_mapped.get() {
+            let _ = host.fetch_add(self.desk.bell(self.bell.get()), 1);
+            let _ = host.fetch_add(self.desk.rung(), 1);
+        }
+        self.desk.wake(here);
+    }
+
+    /// Returns the slots by which the thread's next request can be [asked directly](Self::ask_directly): the trustee maps the memory, and no other request is in the queue or in flight.
+    #[inline]
+    pub(super) fn direct(&self) -> Option<Slots> {
+        let main = &self.lanes[MAIN];
+        let is_open = self.state.get() == State::Open && self.is_trustee_mapped.get();
+        let is_direct = is_open && !main.is_in_flight() && main.queue.borrow().is_empty();
+        self.slots.get().filter(|_| is_direct)
+    }
+
+    /// Sends the request whose words are the only ones of the main lane, and looks for its answer for about as long as it takes. Neither the queue nor a waiter is needed for that. Else
+    /// its waiter is returned: there is no answer yet, or it lies in far memory.
+    #[inline]
+    pub(super) fn ask_directly(&self, host: &Host, slots: Slots, words: usize) -> Result<Outcome, u32> {
+        let lane = &self.lanes[MAIN];
+        let batch = lane.sent.get().wrapping_add(1);
+        let slot = slots.request(MAIN, batch);
+        let header = Header { batch, count: 1, words: words as u8, kind: Kind::Requests };
+        self.write_mapped(host, slots, slot, &lane.first_words(words), header);
+        lane.remove_words(words);
+        lane.sent.set(batch);
+        if let Ok([first]) = host.words(slot, 1) {
+            for _ in 0..LOOKS {
+                let word = first.load(Ordering::Acquire);
+                if word != header.to_word()
+                    && let Some(header) =
+                        Header::of(word, batch).filter(|header| header.kind == Kind::Answers)
+                {
+                    lane.answered.set(batch);
+                    let words = host.words(slot.add(WORD_BYTES as u64), usize::from(header.words));
+                    let words = words.unwrap_or_default().iter().map(|word| word.load(Ordering::Relaxed));
+                    return match Outcome::first_of(words) {
+                        // It is still to be read: there may be handles in it.
+                        far @ Outcome::Answer(Status::Far, _) => {
+                            self.undecoded.set(self.undecoded.get() + 1);
+                            Err(self.add_waiter(Waiter::Answered(far)))
+                        }
+                        outcome => Ok(outcome),
+                    };
+                }
+                spin_loop();
+            }
+        }
+        let waiter = self.add_waiter(Waiter::Future(None));
+        let mut waiters = lane.spare.borrow_mut().pop().unwrap_or_default();
+        waiters.push(waiter);
+        lane.in_flight.borrow_mut().push_back(waiters);
+        Err(waiter)
     }
 
     /// Rings for a batch.
@@ -749,7 +822,7 @@ impl Caller {
     }
 
     /// Adds the words in which the trustee answers.
-    pub(super) fn awaited(&self, words: &mut Vec<Awaited>) {
+    pub(super) fn awaited(&self, words: &mut Words) {
         let Some(slots) = self.slots.get() else { return };
         for (number, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.is_in_flight()) {
             let batch = lane.answered.get().wrapping_add(1);
@@ -781,14 +854,10 @@ impl Caller {
             waiters.reverse();
         }
         for waiter in waiters.drain(..) {
-            let answer = words.split_first().and_then(|(first, rest)| {
-                let (status, count) = Status::of(*first)?;
-                let (answer, rest) = rest.split_at_checked(count)?;
-                words = rest;
-                Some(Outcome::Answer(status, AnswerWords::of(answer)))
-            });
-            // Words that are no answer were overwritten: the request may have been executed.
-            self.tell(delegation, waiter, answer.unwrap_or(Outcome::Gone { may_have_run: true }));
+            let outcome = Outcome::first_of(words.iter().copied());
+            let used = if let Outcome::Answer(_, words) = &outcome { 1 + words.len() } else { words.len() };
+            words = &words[used..];
+            self.tell(delegation, waiter, outcome);
         }
         lane.spare.borrow_mut().push(waiters);
     }

@@ -33,7 +33,7 @@ use super::attend::Stored;
 use super::caller::Blocked;
 use super::context::Context;
 use super::function::{Method, Shim};
-use super::looks::Awaited;
+use super::looks::{Awaited, Words};
 use super::mirror::Mailbox;
 use super::objects::{Objects, Taken};
 use super::slots::{
@@ -58,6 +58,9 @@ pub(super) const DESK_WORDS: usize = 5 + BELLS;
 
 /// How many rounds find the slots of a pair empty before the trustee waits for the bell. There are 64 looks between two of them, if nothing else is to be done.
 const LOOKS: u32 = 2_000;
+
+/// The words of a small batch: those of a line.
+const FEW_WORDS: usize = 7;
 
 /// How often the empty slots of a pair are read over a network before the trustee waits for the bell.
 const MAILBOX_LOOKS: u32 = 16;
@@ -293,6 +296,29 @@ impl Desk {
         has_served
     }
 
+    /// Executes what has arrived in the main lane of an active pair. Returns where its next batch arrives, if it does not wait for anything else.
+    #[inline]
+    pub(super) fn serve_slot(
+        &self,
+        delegation: &Rc<Delegation>,
+        worker: &Worker,
+        here: Here<'_>,
+        number: usize,
+    ) -> Option<Awaited> {
+        let mut pair = self.pairs.borrow_mut().get_mut(number)?.take()?;
+        let served = self.serve_main(delegation, worker, here, number, &mut pair);
+        if served == Served::Closed {
+            pair.forget(worker, here);
+            self.active.borrow_mut().retain(|other| *other != number);
+            return None;
+        }
+        pair.looks = 0;
+        let is_ready = served == Served::Some && matches!(pair.state, PairState::Ready);
+        let next = is_ready.then(|| pair.awaited(MAIN));
+        self.pairs.borrow_mut()[number] = Some(pair);
+        next
+    }
+
     /// Takes the pairs that have said hello.
     fn greet(&self, worker: &Worker, here: Here<'_>) {
         let _guard = worker.pinned();
@@ -392,24 +418,30 @@ impl Desk {
         });
     }
 
+    /// Returns whether no pair is active.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.active.borrow().is_empty()
+    }
+
     /// Returns whether batches are executed, and not answered yet.
     pub(super) fn is_answering(&self) -> bool {
         !self.parked.borrow().is_empty()
     }
 
     /// Adds the words by which others show that they have work.
-    pub(super) fn awaited(&self, words: &mut Vec<Awaited>) {
+    pub(super) fn awaited(&self, words: &mut Words) {
         if self.is_closed.get() {
             return;
         }
         words.push(Awaited::Changes { at: self.places.hellos(), from: 0 });
         words.push(Awaited::Changes { at: self.places.rung(), from: self.rung.get() });
         let pairs = self.pairs.borrow();
-        for pair in self.active.borrow().iter().filter_map(|number| pairs.get(*number)?.as_ref()) {
-            words.extend((0..LANES).map(|lane| {
-                let batch = pair.next[lane];
-                Header::awaited(pair.slots.request(lane, batch), batch, None)
-            }));
+        for number in &*self.active.borrow() {
+            if let Some(Some(pair)) = pairs.get(*number) {
+                words.push(pair.awaited(EXPRESS));
+                words.push_slot(pair.awaited(MAIN), *number);
+            }
         }
     }
 
@@ -479,6 +511,23 @@ impl Desk {
                 pair.next[MAIN] = pair.next[MAIN].saturating_sub(1).max(1);
             }
         }
+        match self.serve_main(delegation, worker, here, number, pair) {
+            Served::None => served,
+            served => served,
+        }
+    }
+
+    /// Executes what has arrived in the main lane of a pair.
+    #[inline]
+    fn serve_main(
+        &self,
+        delegation: &Rc<Delegation>,
+        worker: &Worker,
+        here: Here<'_>,
+        number: usize,
+        pair: &mut Pair,
+    ) -> Served {
+        let mut served = Served::None;
         for _ in 0..WINDOWS[MAIN] {
             if !matches!(pair.state, PairState::Ready) {
                 break;
@@ -508,8 +557,14 @@ impl Desk {
         lane: usize,
         header: Header,
     ) {
-        let mut words = [0; SLOT_WORDS];
-        let words = &mut words[..usize::from(header.words)];
+        let (mut few, mut many);
+        let words = if usize::from(header.words) <= FEW_WORDS {
+            few = [0; FEW_WORDS];
+            &mut few[..usize::from(header.words)]
+        } else {
+            many = [0; SLOT_WORDS];
+            &mut many[..usize::from(header.words)]
+        };
         here.copy(pair.slots.request(lane, header.batch).add(WORD_BYTES as u64), words);
         let count = usize::from(header.count);
         if lane == EXPRESS {
@@ -528,7 +583,7 @@ impl Desk {
             pair.state = PairState::Fetches(Batch { words: words.to_vec(), count });
             return delegation.begin(Job::Fetch(number));
         }
-        self.execute(delegation, worker, here, number, pair, words, count, None);
+        self.execute(delegation, worker, here, number, pair, words, count, std::iter::empty());
     }
 
     /// Learns that an edge has passed from one thread to another.
@@ -558,7 +613,8 @@ impl Desk {
     ) {
         let Some(mut pair) = self.pairs.borrow_mut().get_mut(number).and_then(Option::take) else { return };
         if let PairState::Fetches(batch) = std::mem::replace(&mut pair.state, PairState::Ready) {
-            self.execute(delegation, worker, here, number, &mut pair, &batch.words, batch.count, Some(far));
+            let far = far.into_iter();
+            self.execute(delegation, worker, here, number, &mut pair, &batch.words, batch.count, far);
         }
         // The next batch may have rung while this one was in execution: its slot is to be looked at.
         pair.looks = 0;
@@ -579,9 +635,8 @@ impl Desk {
         pair: &mut Pair,
         words: &[u64],
         count: usize,
-        far: Option<Vec<Option<Vec<u64>>>>,
+        mut far: impl Iterator<Item = Option<Vec<u64>>>,
     ) {
-        let mut far = far.into_iter().flatten();
         let mut answers = Answers { words: delegation.scratch(), ..Answers::default() };
         let (context, way) = (Context::new(delegation, pair.client), Way::new(delegation, pair.client));
         let mut in_use = InUse::new(&self.objects);
@@ -627,14 +682,15 @@ impl Desk {
                 answers.large.push((start, result));
             }
         }
-        drop(in_use);
         let is_complete =
             answers.large.is_empty() && answers.blocked.as_ref().is_none_or(|blocked| blocked.get() == 0);
         if is_complete {
+            // The client goes on while the last value is put back.
             pair.write_answers(worker, here, MAIN, &answers);
             delegation.keep_scratch(answers.words);
             return;
         }
+        drop(in_use);
         if !answers.large.is_empty() {
             delegation.begin(Job::Store(number));
         }
@@ -828,6 +884,13 @@ impl Pair {
         (header.kind != Kind::Answers).then_some(header)
     }
 
+    /// Returns the word by which the next batch of a lane shows.
+    #[inline]
+    fn awaited(&self, lane: usize) -> Awaited {
+        let batch = self.next[lane];
+        Header::awaited(self.slots.request(lane, batch), batch, None)
+    }
+
     /// Returns the slots of the next batch of each lane.
     fn mailboxes(&self) -> [Mailbox; LANES] {
         std::array::from_fn(|lane| Mailbox::Slot(self.slots.request(lane, self.next[lane])))
@@ -866,7 +929,6 @@ impl Pair {
         let slot = self.slots.answer(lane, batch);
         if let Here::Mapped(host) = here {
             Here::write_batch(host, slot, &answers.words, header);
-            here.fence();
             return self.clients_desk.wake(here);
         }
         let words = answers.words.clone();

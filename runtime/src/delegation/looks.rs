@@ -4,7 +4,8 @@
 //! the thread itself has done nothing that makes work, a round would find nothing again. Whatever makes work *stirs* the thread: the next round is a whole one.
 //! So is every 64th in any case. Where mailboxes are watched, what arrives stirs it, and there is nothing to load.
 //!
-//! A look takes some ten instructions for each word, and a whole round without work some hundreds: a request is found about as much earlier.
+//! A look takes some ten instructions for each word, and a whole round without work some hundreds: a request is found about as much earlier. A batch that a look finds in a slot is
+//! served at once, and the slot of the next one is looked at in its place: while clients ask again and again, and cause nothing else, there is no whole round.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::atomic::Ordering;
@@ -42,11 +43,41 @@ impl Awaited {
     }
 }
 
+/// What a look has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Look {
+    Nothing,
+    /// The slot of the next batch of this pair's main lane has changed. It is the word with this index.
+    Slot {
+        pair: usize,
+        index: usize,
+    },
+    /// There may be work: a whole round is to be made.
+    Something,
+}
+
+/// The words of a look, and whose slots they are.
+#[derive(Default)]
+pub(super) struct Words(Vec<(Awaited, Option<usize>)>);
+
+impl Words {
+    #[inline]
+    pub(super) fn push(&mut self, awaited: Awaited) {
+        self.0.push((awaited, None));
+    }
+
+    /// Adds the slot of the next batch of a pair's main lane.
+    #[inline]
+    pub(super) fn push_slot(&mut self, awaited: Awaited, pair: usize) {
+        self.0.push((awaited, Some(pair)));
+    }
+}
+
 /// What a thread without work looks at.
 #[derive(Default)]
 pub(super) struct Looks {
     window: OnceCell<Window>,
-    words: RefCell<Vec<Awaited>>,
+    words: RefCell<Words>,
     /// The looks until the next whole round.
     left: Cell<u32>,
 }
@@ -59,10 +90,10 @@ impl Looks {
     }
 
     /// A whole round has found nothing. `list` adds the words to look at from now on.
-    pub(super) fn rest(&self, host: &Host, list: impl FnOnce(&mut Vec<Awaited>)) {
+    pub(super) fn rest(&self, host: &Host, list: impl FnOnce(&mut Words)) {
         self.window.get_or_init(|| host.window());
         let mut words = self.words.borrow_mut();
-        words.clear();
+        words.0.clear();
         list(&mut words);
         self.left.set(LOOKS);
     }
@@ -72,25 +103,38 @@ impl Looks {
         self.left.set(LOOKS);
     }
 
-    /// Looks, unless there may be work. Returns whether there is none.
+    /// The batch of a slot was served: from now on the slot of the next one is looked at.
     #[inline]
-    pub(super) fn finds_nothing(&self) -> bool {
+    pub(super) fn served(&self, index: usize, next: Awaited) {
+        if let Some((awaited, _)) = self.words.borrow_mut().0.get_mut(index) {
+            *awaited = next;
+        }
+    }
+
+    /// Looks, unless there may be work.
+    #[inline]
+    pub(super) fn look(&self) -> Look {
         let left = self.left.get();
         if left == 0 {
-            return false;
+            return Look::Something;
         }
         self.left.set(left - 1);
-        let Some(window) = self.window.get() else { return true };
-        let is_there = |awaited: &Awaited| match window.words(awaited.at(), 1) {
-            Some(word) => awaited.is_there(word[0].load(Ordering::Acquire)),
-            // Some words are in no view.
-            None => true,
-        };
-        let finds_nothing = !self.words.borrow().iter().any(is_there);
-        if !finds_nothing {
-            self.stir();
+        let Some(window) = self.window.get() else { return Look::Nothing };
+        let words = self.words.borrow();
+        let found =
+            words.0.iter().enumerate().find(|(_, (awaited, _))| match window.words(awaited.at(), 1) {
+                Some(word) => awaited.is_there(word[0].load(Ordering::Acquire)),
+                // Some words are in no view.
+                None => true,
+            });
+        match found {
+            None => Look::Nothing,
+            Some((index, (_, Some(pair)))) => Look::Slot { pair: *pair, index },
+            Some((_, (_, None))) => {
+                self.stir();
+                Look::Something
+            }
         }
-        finds_nothing
     }
 }
 

@@ -72,6 +72,7 @@ impl Objects {
         Some(entry.generation << INDEX_BITS | index)
     }
 
+    #[inline]
     fn entry(&mut self, object: u32) -> Option<&mut Entry> {
         let entry = self.entries.get_mut((object & ((1 << INDEX_BITS) - 1)) as usize)?;
         let generation = object >> INDEX_BITS;
@@ -95,6 +96,7 @@ impl Objects {
     }
 
     /// Takes a value out, so that a function can use it.
+    #[inline]
     pub(super) fn take(&mut self, object: u32) -> Result<Taken, Refusal> {
         let entry = self.entry(object).ok_or(Refusal::NoSuchValue)?;
         let value = entry.value.take().ok_or(Refusal::InUse)?;
@@ -102,9 +104,15 @@ impl Objects {
     }
 
     /// Puts a value back. Returns it if no handle is left.
+    #[inline]
     pub(super) fn put(&mut self, object: u32, value: Box<dyn Any>) -> Unwanted {
         match self.entry(object) {
-            Some(entry) => entry.value = Some(value),
+            Some(entry) => {
+                entry.value = Some(value);
+                if entry.edges != 0 {
+                    return None;
+                }
+            }
             None => return Some(value),
         }
         self.settle(object)

@@ -12,7 +12,7 @@ use rand::{Rng as _, SeedableRng as _};
 
 use super::caller::{Blocked, Caller, State, Waiter};
 use super::desk::{Desk, discard};
-use super::looks::Looks;
+use super::looks::{Look, Looks};
 use super::mirror::Mirror;
 use super::slots::{Here, RequestHead, SLOT_WORDS, number};
 use super::way::{Give, Hold, Holds, Whereabouts};
@@ -175,6 +175,12 @@ impl Delegation {
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
         }
+    }
+
+    /// Returns whether no client has sent a request lately.
+    #[inline]
+    pub(super) fn serves_nobody(&self) -> bool {
+        self.desk.get().is_none_or(Desk::is_idle)
     }
 
     /// Sets the waker of the thread's future, which begins jobs.
@@ -358,12 +364,29 @@ impl Delegation {
         if has_changes {
             self.stir();
         }
-        if self.looks.finds_nothing() || self.is_closed.get() || self.is_serving.replace(true) {
+        let look = self.looks.look();
+        if look == Look::Nothing || self.is_closed.get() || self.is_serving.replace(true) {
             return has_changes;
         }
-        let done = self.serve_once(worker);
+        let has_served = match look {
+            Look::Slot { pair, index } => self.serve_slot(worker, pair, index),
+            Look::Nothing | Look::Something => false,
+        };
+        let done = has_served || self.serve_once(worker);
         self.is_serving.set(false);
         done | has_changes
+    }
+
+    /// Serves a pair in whose slot a look has found a batch. Returns whether that was all.
+    #[inline]
+    fn serve_slot(&self, worker: &Worker, pair: usize, index: usize) -> bool {
+        let (Some(this), Some(desk)) = (self.this.upgrade(), self.desk.get()) else { return false };
+        let next = desk.serve_slot(&this, worker, Here::of(worker), pair);
+        match next {
+            Some(next) => self.looks.served(index, next),
+            None => self.stir(),
+        }
+        next.is_some()
     }
 
     fn serve_once(&self, worker: &Worker) -> bool {

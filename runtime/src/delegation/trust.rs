@@ -25,7 +25,7 @@ use crate::io::operations::*;
 use crate::pointer::RemotePtr;
 use crate::pointer::counted::STORED_HANDLE;
 use crate::session::ComputeThread;
-use farfield_fabric::host::first_line;
+use farfield_fabric::host::{Host, first_line};
 use farfield_macros::remote;
 use farfield_sim::Plant;
 use farfield_words::fingerprint;
@@ -144,6 +144,8 @@ struct Unsent<A: Message> {
 enum Begun<A: Message, W> {
     /// The number of its waiter.
     InQueue(u32),
+    /// It was asked directly, and its answer was there.
+    Answered(Outcome),
     /// It has no waiter before its arguments are stored: its pair may be another one then.
     Large(Unsent<A>, W),
 }
@@ -302,7 +304,7 @@ impl<T: 'static> Trust<T> {
             (caller, number) = self.still(delegation, &naming, caller, number)?;
         }
         let waiter = self.then(naming, then);
-        if let Begun::Large(unsent, waiter) = self.begin(delegation, &caller, number, args, waiter) {
+        if let Begun::Large(unsent, waiter) = self.begin(None, delegation, &caller, number, args, waiter) {
             self.send_large(ct, delegation, &naming, (caller, number), unsent, waiter).await?;
         }
         ct.serves_requests();
@@ -325,8 +327,8 @@ impl<T: 'static> Trust<T> {
         let this = Rc::clone(delegation);
         let then = move |result| then(result, &Reaction::new(&this));
         let waiter = self.then(naming, then);
-        match self.begin(delegation, &caller, number, args, waiter) {
-            Begun::InQueue(_) => Ok(()),
+        match self.begin(None, delegation, &caller, number, args, waiter) {
+            Begun::InQueue(_) | Begun::Answered(_) => Ok(()),
             Begun::Large(unsent, _) => Err(too_large(unsent.words.len())),
         }
     }
@@ -383,10 +385,12 @@ impl<T: 'static> Trust<T> {
         if caller.is_retired.get() { self.named(delegation, naming) } else { Ok((caller, number)) }
     }
 
-    /// Puts a request into the queue, unless its arguments are too large. `waiter` makes its waiter, for the pair in whose queue it is.
+    /// Puts a request into the queue, unless its arguments are too large. `waiter` makes its waiter, for the pair in whose queue it is. One that is awaited by the only task of a thread
+    /// is asked directly, in the memory that `alone` maps.
     #[inline]
     fn begin<A: Message, W: FnOnce(&Rc<Caller>) -> Waiter>(
         &self,
+        alone: Option<&Host>,
         delegation: &Rc<Delegation>,
         caller: &Rc<Caller>,
         function: u16,
@@ -398,7 +402,17 @@ impl<T: 'static> Trust<T> {
         match caller.write_request(head, |words| args.write(&mut Writer::new(words, &way))) {
             Ok(words) => {
                 let blocked = tell_others(delegation, &way);
-                Begun::InQueue(caller.enqueue_written(delegation, MAIN, words, blocked, waiter(caller)))
+                let Some((host, slots)) = alone.filter(|_| blocked.is_none()).zip(caller.direct()) else {
+                    let waiter = waiter(caller);
+                    return Begun::InQueue(caller.enqueue_written(delegation, MAIN, words, blocked, waiter));
+                };
+                match caller.ask_directly(host, slots, words) {
+                    Ok(outcome) => Begun::Answered(outcome),
+                    Err(waiter) => {
+                        delegation.stir();
+                        Begun::InQueue(waiter)
+                    }
+                }
             }
             Err(words) => Begun::Large(Unsent { words, way: Some(way), args: PhantomData }, waiter),
         }
@@ -499,16 +513,19 @@ impl<T: 'static> Trust<T> {
             return self.call_here(delegation, &naming, args, here);
         }
         let (mut caller, number) = self.named(delegation, &naming)?;
-        let waiter =
-            match self.begin(delegation, &caller, number, args, |_: &Rc<Caller>| Waiter::Future(None)) {
-                Begun::InQueue(waiter) => waiter,
-                Begun::Large(unsent, waiter) => {
-                    let pair = (caller, number);
-                    let sent = self.send_large(ct, delegation, &naming, pair, unsent, waiter).await?;
-                    caller = sent.0;
-                    sent.1
-                }
-            };
+        let alone =
+            ct.worker().io.endpoint.mapped().filter(|_| ct.has_one_task() && delegation.serves_nobody());
+        let waiter = |_: &Rc<Caller>| Waiter::Future(None);
+        let waiter = match self.begin(alone, delegation, &caller, number, args, waiter) {
+            Begun::Answered(outcome) => return settle(delegation, self.trustee(), &naming, outcome),
+            Begun::InQueue(waiter) => waiter,
+            Begun::Large(unsent, waiter) => {
+                let pair = (caller, number);
+                let sent = self.send_large(ct, delegation, &naming, pair, unsent, waiter).await?;
+                caller = sent.0;
+                sent.1
+            }
+        };
         caller.flush_early(ct.worker());
         let answer = Answer::<R> {
             ct,
