@@ -399,3 +399,25 @@ fn a_name_whose_root_could_not_be_published_is_free_again() {
     });
     assert_eq!(run.unwrap(), [0, 0], "the waiting thread created the root");
 }
+
+/// Whatever operation loses its answer, or is lost itself: also if nobody knows whether the name is claimed, it is free again.
+#[test]
+fn a_name_whose_claim_has_lost_its_answer_is_free_again() {
+    let run = Cluster::connect(CUT).unwrap().run(1, async |ct| {
+        let (mut claims, step) = (0, Duration::from_nanos(100));
+        for number in 0..80 {
+            let fault = Fault::cut(0, 0, Duration::from_micros(200)).at(ct.now() + number * step);
+            ct.cluster().simulation().expect("it is simulated").inject(fault);
+            let make = async || Cell::new_in(ct, Cell::init().value(1)).await?.write(ct).await;
+            let failed = ct.root_or_init("cell", make).await.err().map(|error| error.to_string());
+            claims += u32::from(failed.is_some_and(|error| error.contains("CAS of")));
+            ct.sleep(Duration::from_micros(400)).await;
+            let again = ct.within(Duration::from_millis(5), ct.root_or_init("cell", make)).await;
+            again.map_err(|error| Error::other(format!("attempt {number}: {error}")))?;
+            ct.unpublish::<Cell>("cell").await?;
+        }
+        Ok(claims)
+    });
+    let [claims] = run.unwrap()[..] else { panic!("one thread") };
+    assert!(claims >= 20, "{claims} attempts to claim the name failed");
+}

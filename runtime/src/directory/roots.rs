@@ -26,11 +26,9 @@ use crate::segment::entry::{PackedName, State, pack, unpack};
 use crate::error::{self, Error, Result};
 use crate::io::Exchange;
 use crate::io::Purpose;
-use crate::memory::worker::Worker;
 use crate::pointer::{Address, RemotePtr};
 use crate::segment::control::{self, DIRECTORY_ENTRIES, Entry, NAME_BYTES};
 use crate::session::ComputeThread;
-use farfield_fabric::chain::RawChain;
 use farfield_sim::Plant;
 use farfield_words::Remote;
 use farfield_words::describe::describe;
@@ -51,15 +49,39 @@ enum Found {
     Free { index: usize, state: State },
 }
 
-/// The right to publish a root under a name. Dropping it releases the name.
+/// The right to publish a root under a name, or the attempt to get it. Dropping it releases the name. No other task of the thread claims the entry meanwhile, so if nobody knows whether
+/// the attempt has succeeded, the thread's word in the entry can only be that of this claim.
 struct Claim<'a> {
     ct: &'a ComputeThread,
     index: usize,
     entry: Entry,
-    settled: bool,
+    standing: Standing,
 }
 
-impl Claim<'_> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// The outcome of the CAS is not known.
+    Attempted,
+    Claimed,
+    /// There is nothing to release.
+    Over,
+}
+
+impl<'a> Claim<'a> {
+    /// Claims an entry by CAS. Returns `None` if that failed.
+    async fn attempt(
+        ct: &'a ComputeThread,
+        index: usize,
+        (from, to): (State, State),
+        entry: Entry,
+    ) -> Result<Option<Self>> {
+        ct.worker().claimed_names.borrow_mut().insert(index);
+        let mut claim = Self { ct, index, entry, standing: Standing::Attempted };
+        let is_claimed = change(ct, index, from, to).await? || ct.has(Plant::SharedName);
+        claim.standing = if is_claimed { Standing::Claimed } else { Standing::Over };
+        Ok(is_claimed.then_some(claim))
+    }
+
     /// Publishes a root, with a description of its type if other programs may read the cluster.
     async fn settle_root<T: Remote>(mut self, root: RemotePtr<T>) -> Result<()> {
         let ct = self.ct;
@@ -76,26 +98,27 @@ impl Claim<'_> {
         self.entry.value = value;
         write_entry(self.ct, self.index, &self.entry, State::Initialising(self.ct.id()), State::Ready)
             .await?;
-        self.settled = true;
+        self.standing = Standing::Over;
         Ok(())
     }
 }
 
 impl Drop for Claim<'_> {
     /// Releases the name, or the entry if it is not named yet. The CAS does nothing if another thread has taken the entry over because this one was
-    /// unreachable.
+    /// unreachable. Until it is over, this thread [may still exchange](root_or_claim) the entry's word, and does not claim it.
     fn drop(&mut self) {
-        if !self.settled {
-            give_back(self.ct, self.index);
+        let (ct, entry, me) = (self.ct, control::directory(self.index), self.ct.id());
+        let is_kept = self.standing == Standing::Attempted && ct.has(Plant::KeptName);
+        if self.standing != Standing::Over && !is_kept {
+            ct.compensate(Exchange::of_word(
+                entry,
+                State::Initialising(me).to_word(),
+                State::Vacant.to_word(),
+            ));
+            ct.compensate(Exchange::of_word(entry, State::Naming(me).to_word(), State::Empty.to_word()));
         }
+        ct.worker().claimed_names.borrow_mut().remove(&self.index);
     }
-}
-
-/// Releases the entry that this thread has claimed.
-fn give_back(ct: &Worker, index: usize) {
-    let (entry, me) = (control::directory(index), ct.id());
-    ct.compensate(Exchange::of_word(entry, State::Initialising(me).to_word(), State::Vacant.to_word()));
-    ct.compensate(Exchange::of_word(entry, State::Naming(me).to_word(), State::Empty.to_word()));
 }
 
 /// Writes the words behind the state of an entry that this thread has `claimed`, and then its state, in one chain.
@@ -166,21 +189,6 @@ async fn change(ct: &ComputeThread, index: usize, from: State, to: State) -> Res
         == from.to_word())
 }
 
-/// Like [`change`], to a state in which the entry is claimed by this thread. If the future is dropped before the outcome is known, the claim is
-/// released once the CAS is known to have succeeded. Without that knowledge it must not be released: another task of this thread may have claimed the
-/// entry.
-async fn claim(ct: &ComputeThread, index: usize, from: State, to: State) -> Result<bool> {
-    let mut chain = ct.empty_chain();
-    let slot = chain.compare_exchange(control::directory(index), from.to_word(), to.to_word());
-    let is_claimed = move |_: &Worker, done: &RawChain| done.word(slot) == from.to_word();
-    let unwanted = move |ct: &Worker, is_claimed: bool| {
-        if is_claimed && !ct.has(Plant::KeptName) {
-            give_back(ct, index);
-        }
-    };
-    ct.submit_or(chain, is_claimed, unwanted).await
-}
-
 /// An existing root, or the right to make it.
 enum RootOrClaim<'a> {
     /// The entry and its index.
@@ -201,12 +209,16 @@ async fn root_or_claim<'a>(ct: &'a ComputeThread, name: &str, new: Entry) -> Res
         };
         let busy = match from {
             State::Naming(by) | State::Initialising(by) => ct.is_live(by).await?,
-            // A claim of this thread that is not released yet has the same word as a new one.
-            State::Empty | State::Vacant | State::Ready => ct.may_still_exchange(control::directory(index)),
+            State::Empty | State::Vacant | State::Ready => false,
         };
-        if !busy && (claim(ct, index, from, to).await? || ct.has(Plant::SharedName)) {
-            let entry = Entry { description: old, ..new };
-            let claim = Claim { ct, index, entry, settled: false };
+        // A claim of this thread that is not released yet has the same word as a new one.
+        let is_mine = ct.worker().claimed_names.borrow().contains(&index)
+            || ct.may_still_exchange(control::directory(index));
+        let entry = Entry { description: old, ..new };
+        if !busy
+            && !is_mine
+            && let Some(claim) = Claim::attempt(ct, index, (from, to), entry).await?
+        {
             if to == State::Naming(me) {
                 let named = write_entry(ct, index, &entry, to, State::Initialising(me));
                 named.await?;

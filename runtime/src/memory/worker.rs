@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -129,6 +130,8 @@ pub struct Worker {
     /// Its number among the threads of the run that are in this process.
     pub(crate) index_here: usize,
     run_hooks: Box<dyn RunHooks>,
+    /// The entries of the directory that its tasks have claimed, or try to claim.
+    pub(crate) claimed_names: RefCell<HashSet<usize>>,
     /// What it does for others, and the number of the last request of its process that it has answered since.
     pub(crate) service: OnceCell<Rc<dyn Service>>,
     pub(super) answered: Cell<u64>,
@@ -182,6 +185,7 @@ impl Worker {
             is_shared,
             index_here,
             run_hooks,
+            claimed_names: RefCell::default(),
             service: OnceCell::new(),
             answered: Cell::new(0),
         }
