@@ -1,6 +1,7 @@
 //! Scans: the keys of a range, in order.
+//!
+//! A scan reads several leaves at once, and puts the keys of a leaf in order when it comes to that: of the last ones it may need none.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Bound, RangeInclusive};
 
@@ -40,15 +41,56 @@ pub(super) struct Rest {
 pub struct Scan<'a, K: Key + Value, V: Value> {
     tree: &'a Tree<NodeOf<K, V>>,
     ct: &'a ComputeThread,
+    direction: Direction,
     /// `None` at the end.
     rest: Option<Rest>,
     leaves: usize,
-    ready: VecDeque<(K, V)>,
+    page: Page<(K, V)>,
+}
+
+/// What a scan has read, and not returned yet.
+pub(super) struct Page<R> {
+    /// The words of keys and values, where leaves have both: in order up to `sorted`, and then leaf by leaf.
+    words: Vec<(u64, u64)>,
+    next: usize,
+    sorted: usize,
+    /// Where the words of each leaf end.
+    ends: std::vec::IntoIter<usize>,
+    /// What was made of entries.
+    decoded: std::vec::IntoIter<R>,
+}
+
+impl<R> Page<R> {
+    fn new(words: Vec<(u64, u64)>, ends: Vec<usize>, decoded: Vec<R>) -> Self {
+        Self { words, next: 0, sorted: 0, ends: ends.into_iter(), decoded: decoded.into_iter() }
+    }
+
+    /// Returns the number of keys.
+    fn len(&self) -> usize {
+        self.words.len() - self.next + self.decoded.len()
+    }
+
+    /// Returns the next words.
+    #[inline]
+    fn next_words(&mut self, direction: Direction) -> Option<(u64, u64)> {
+        while self.next == self.sorted {
+            self.sorted = self.ends.next()?;
+            let leaf = &mut self.words[self.next..self.sorted];
+            match direction {
+                Direction::Up => leaf.sort_unstable_by_key(|(word, _)| *word),
+                Direction::Down => leaf.sort_unstable_by_key(|(word, _)| std::cmp::Reverse(*word)),
+            }
+        }
+        let words = self.words[self.next];
+        self.next += 1;
+        Some(words)
+    }
 }
 
 impl<'a, K: Key + Value, V: Value> Scan<'a, K, V> {
     pub(super) fn new(tree: &'a Tree<NodeOf<K, V>>, rest: Rest, ct: &'a ComputeThread) -> Self {
-        Self { tree, ct, rest: Some(rest), leaves: 1, ready: VecDeque::new() }
+        let page = Page::new(Vec::new(), Vec::new(), Vec::new());
+        Self { tree, ct, direction: rest.direction, rest: Some(rest), leaves: 1, page }
     }
 
     /// Sets how many pairs are wanted at once. So many leaves are read in one round trip as probably have them, at most 16. By default one leaf, and each time twice as
@@ -64,19 +106,28 @@ impl<'a, K: Key + Value, V: Value> Scan<'a, K, V> {
     /// # Errors
     /// Those of a READ.
     pub async fn next(&mut self) -> Result<Option<(K, V)>> {
-        while self.ready.is_empty() {
+        loop {
+            if let Some((word, value)) = self.page.next_words(self.direction) {
+                let pair = Self::decode(&word.to_be_bytes(), &value.to_le_bytes());
+                return pair.map(Some).ok_or_else(not_an_entry);
+            }
+            if let Some(pair) = self.page.decoded.next() {
+                return Ok(Some(pair));
+            }
             let Some(rest) = &self.rest else { return Ok(None) };
-            let decode = |key: &[u8], value: &[u8]| Some((K::from_ordered(key)?, V::from_bytes(value)?));
-            let (pairs, rest) = self.tree.scan(rest.clone(), self.leaves, decode, &self.ct.pin()).await?;
-            if pairs.is_empty() {
+            let (page, rest) = self.tree.scan(rest, self.leaves, Self::decode, &self.ct.pin()).await?;
+            if page.len() == 0 {
                 // There may be many leaves without keys.
                 self.ct.yield_now().await;
             }
-            self.ready.extend(pairs);
+            self.page = page;
             self.rest = rest;
             self.leaves = (2 * self.leaves).min(MOST_LEAVES);
         }
-        Ok(self.ready.pop_front())
+    }
+
+    fn decode(key: &[u8], value: &[u8]) -> Option<(K, V)> {
+        Some((K::from_ordered(key)?, V::from_bytes(value)?))
     }
 }
 
@@ -84,7 +135,7 @@ impl<K: Key + Value, V: Value> fmt::Debug for Scan<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scan")
             .field("rest", &self.rest)
-            .field("ready", &self.ready.len())
+            .field("read", &self.page.len())
             .finish_non_exhaustive()
     }
 }
@@ -166,15 +217,15 @@ impl Rest {
 
 impl<N: Node> Tree<N> {
     // ANCHOR: scan
-    /// Reads the first leaves of a range, at most `leaves` of one parent. Returns what `decode` makes of their keys and values, and what remains of the range. One round
+    /// Reads the first leaves of a range, at most `leaves` of one parent. Returns their keys and values, of entries what `decode` makes of them; and what remains of the range. One round
     /// trip if the leaves are known, one more to find the first if it is not, and one if there are entries.
     pub(super) async fn scan<R>(
         &self,
-        rest: Rest,
+        rest: &Rest,
         leaves: usize,
         decode: impl Fn(&[u8], &[u8]) -> Option<R>,
         g: &Guard<'_>,
-    ) -> Result<(Vec<R>, Option<Rest>)> {
+    ) -> Result<(Page<R>, Option<Rest>)> {
         let found = self.find_leaf(rest.target(), 1, g).await?;
         let (parent, mut index) = (&found.parent, found.index);
         let mut ahead = Vec::with_capacity(leaves);
@@ -206,19 +257,29 @@ impl<N: Node> Tree<N> {
             read.push((first.header, Box::new(first.read.clone())));
         }
 
-        let (mut pairs, mut entries, mut last) = (Vec::with_capacity(read.len() * USUAL), Vec::new(), None);
-        let (words, mut live) = (rest.words(), Vec::with_capacity(SLOTS));
+        let (mut pairs, mut entries, mut last) = (Vec::new(), Vec::new(), None);
+        let (range, mut live) = (rest.words(), Vec::new());
+        let inline_leaves = if N::INLINE { read.len() } else { 0 };
+        let mut words = Vec::with_capacity(inline_leaves * SLOTS);
+        let mut ends = Vec::with_capacity(inline_leaves);
         for ((header, read), index) in read.iter().zip(&ahead) {
             let keys = N::keys(read);
+            if N::INLINE {
+                last = Some(*index);
+                let live = header.live().filter(|slot| range.contains(&keys[*slot]));
+                words.extend(live.map(|slot| (keys[slot], N::word(N::held(read, slot)))));
+                ends.push(words.len());
+                continue;
+            }
             live.clear();
             live.extend(header.live().map(|slot| (keys[slot], slot)));
-            if !N::INLINE && live.iter().any(|(_, slot)| N::link(N::held(read, *slot)).is_null()) {
+            if live.iter().any(|(_, slot)| N::link(N::held(read, *slot)).is_null()) {
                 // It was changed between its two READs: the scan goes on with it.
                 break;
             }
             last = Some(*index);
             if self.words {
-                live.retain(|(word, _)| words.contains(word));
+                live.retain(|(word, _)| range.contains(word));
             }
             // Most are in order, which the stable sort makes use of.
             live.sort_by_key(|(word, _)| *word);
@@ -226,14 +287,9 @@ impl<N: Node> Tree<N> {
                 live.reverse();
             }
             for (word, slot) in &live {
-                let (key, held) = (word.to_be_bytes(), N::held(read, *slot));
-                if N::INLINE {
-                    let value = N::word(held).to_le_bytes();
-                    pairs.push(decode(&key, &value).ok_or_else(not_an_entry)?);
-                    continue;
-                }
-                let (link, split, words) = (N::link(held), self.entries.split, self.words);
-                let (decode, rest) = (&decode, &rest);
+                let (key, link) = (word.to_be_bytes(), N::link(N::held(read, *slot)));
+                let (split, words) = (self.entries.split, self.words);
+                let decode = &decode;
                 entries.push(op::read_bytes_with(link.shared(), class(link)?, move |bytes| {
                     let (stored, value) = split(bytes)?;
                     if words {
@@ -256,7 +312,7 @@ impl<N: Node> Tree<N> {
             }
             pairs.extend(read.into_iter().filter_map(|(_, pair)| pair));
         }
-        Ok((pairs, remaining))
+        Ok((Page::new(words, ends, pairs), remaining))
     }
     // ANCHOR_END: scan
 }
