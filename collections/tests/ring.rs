@@ -84,7 +84,7 @@ fn a_consumer_that_is_stopped_between_two_reads_skips_no_item() {
                 let items = (ct.index() as u64..ITEMS).step_by(4);
                 let pushes = async {
                     for item in items {
-                        ring.push(&item, ct).await?;
+                        ring.push(&(item << 32 | item), ct).await?;
                     }
                     Ok(())
                 };
@@ -94,7 +94,10 @@ fn a_consumer_that_is_stopped_between_two_reads_skips_no_item() {
             let pops = async {
                 while popped.len() as u64 * 4 < ITEMS {
                     match ring.try_pop(ct).await? {
-                        Some(item) => popped.push(item),
+                        Some(item) => {
+                            assert_eq!(item >> 32, item & u64::from(u32::MAX), "of two items");
+                            popped.push(item >> 32);
+                        }
                         None => backoff.wait().await,
                     }
                 }
@@ -151,6 +154,27 @@ fn operations_take_the_round_trips_of_the_table() {
         ring.destroy(ct).await
     });
     done.unwrap();
+}
+
+#[test]
+fn words_of_all_sizes_pass_through_a_ring() {
+    everywhere(1, async |ct| {
+        let ring = Ring::attach(Ring::<i64>::create(3, ct).await?, ct).await?;
+        let items = [0, 1, -1, i64::MAX, i64::MIN, 1 << 31, (1 << 32) - 1, 1 << 32];
+        for round in 0..20 {
+            for item in items {
+                assert!(ring.try_push(&(item ^ round), ct).await?);
+                assert_eq!((ring.len(ct).await?, ring.check(ct).await?), (1, 1));
+                assert_eq!(ring.try_pop(ct).await?, Some(item ^ round));
+            }
+        }
+        // They are freed with the ring.
+        for item in &items[1..4] {
+            assert!(ring.try_push(item, ct).await?);
+        }
+        assert!(!ring.try_push(&0, ct).await?);
+        ring.destroy(ct).await
+    });
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Makes a mutant of a structure for each planted bug.
 //!
 //! Writes `mutants.rs` to the output folder: a module for each bug, with the structure's real source and the bug's edits. Without the
-//! feature `mutants` it has the maps with small tables and tall towers only, which have no bug.
+//! feature `mutants` it has the maps with small tables and tall towers, and the ring of mapped memory, which have no bug.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -81,7 +81,7 @@ fn source(structure: Structure) -> Option<Source> {
         Structure::HashSet => ("../src/hash_set.rs", "subject::set", ", recover", "HashSet"),
         Structure::TreiberStack => ("../src/treiber_stack.rs", "subject::stack", "", "TreiberStack<u64>"),
         Structure::MsQueue => ("../src/ms_queue.rs", "subject::queue", "", "MsQueue<u64>"),
-        Structure::Ring => ("../../collections/src/ring.rs", "subject::ring", "", "Ring<u64>"),
+        Structure::Ring | Structure::MappedRing => (RING, "subject::ring", "", "Ring<u64>"),
         Structure::SmallHashMap => (HASH_MAP, "map::map", ", u64", "HashMap<u64, u64>"),
         Structure::HashMapOfBytes => (HASH_MAP, "map::map", ", Vec<u8>", "HashMap<Vec<u8>, Vec<u8>>"),
         Structure::SmallInlineHashMap => {
@@ -115,6 +115,7 @@ const INLINE_HASH_MAP: &str = "../../collections/src/hash_map/inline.rs";
 const ENTRY: &str = "../../collections/src/entry.rs";
 const SKIP_LIST: &str = "../../collections/src/skip_list.rs";
 const ORDERED_MAP: &str = "../../collections/src/ordered_map.rs";
+const RING: &str = "../../collections/src/ring.rs";
 const PRIORITY_QUEUE: &str = "../../collections/src/priority_queue.rs";
 /// The modules beside the inline map that it uses.
 const BESIDE_INLINE: [&str; 3] = ["counters", "directory", "layout"];
@@ -132,6 +133,7 @@ fn prepared(structure: Structure) -> &'static [(&'static str, &'static str)] {
         Structure::SmallHashMap | Structure::HashMapOfBytes => planted::SMALL_TABLES,
         Structure::SmallInlineHashMap => planted::SMALL_INLINE_TABLES,
         Structure::SmallOrderedMap | Structure::OrderedMapOfBytes => planted::SMALL_NODES,
+        Structure::MappedRing => planted::MAPPED,
         Structure::TallSkipList | Structure::PriorityQueue => planted::TALL_TOWERS,
         Structure::SmallInterlockedHashTable => planted::SMALL_LISTS,
         Structure::SmallKeyValueStore => planted::SMALL_PAGES,
@@ -139,8 +141,9 @@ fn prepared(structure: Structure) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// Modules with the maps whose tables are small, or whose towers are tall, and no bug.
+/// Modules with the maps whose tables are small, or whose towers are tall, and with the ring of mapped memory, and no bug.
 fn small_tables() -> Result<String, String> {
+    let ring = edited(RING, "ring_of_mapped_memory", planted::MAPPED)?;
     let skip_list = edited(SKIP_LIST, "tall_skip_list", planted::TALL_TOWERS)?;
     let hash_map = edited(HASH_MAP, "hash_map_with_small_tables", planted::SMALL_TABLES)?;
     let inline = edited(INLINE_HASH_MAP, "inline_hash_map_with_small_tables", planted::SMALL_INLINE_TABLES)?;
@@ -152,6 +155,7 @@ fn small_tables() -> Result<String, String> {
         "/// The entries of the maps.\npub mod entry {{\n{entry}}}\n\n\
          /// The map, with small tables.\npub mod hash_map_with_small_tables {{\n{hash_map}}}\n\n\
          /// The inline map, with small tables.\npub mod inline_hash_map_with_small_tables {{\n{inline}}}\n\n\
+         /// The ring, half of whose clients access words one by one.\npub mod ring_of_mapped_memory {{\n{ring}}}\n\n\
          /// The skip list, with tall towers.\npub mod tall_skip_list {{\n{skip_list}}}\n\n\
          /// The ordered map, with small nodes.\npub mod ordered_map_with_small_nodes {{\n{ordered_map}}}\n\n\
          /// The Interlocked Hash Table, with small lists.\npub mod interlocked_with_small_lists {{\n{interlocked}}}\n\n\

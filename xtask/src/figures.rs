@@ -88,7 +88,8 @@ figures! {
         "native.skip-list.insert.ratio" Printed "times" "time of its `insert`, from empty to a million records, over that of `crossbeam-skiplist`"
     }
     "target/release/ring" {
-        "native.ring.ratio" Printed "times" "time of a ring's `try_push` and `try_pop` by one thread on `local:`, over that of the `ArrayQueue` of `crossbeam-queue`, whose items lie in its slots"
+        "native.ring.ratio" Printed "times" "time of a ring's `try_push` and `try_pop` by one thread on `local:`, over that of the `ArrayQueue` of `crossbeam-queue`; items of 64 bits"
+        "native.ring.short.ratio" Printed "times" "the same of items below 2^32, for which a push takes one CAS less"
     }
     "target/release/contest --engine far,redis,memcached --rounds 3" {
         "contest.write.ratio_to_redis" Printed "times" "time of the phase `write` of the contest on the key-value engine with a quarter of the data in local memory, on `local:` with two threads, over that on Redis"

@@ -22,7 +22,7 @@ use crate::model::set::{Set, SetOperation};
 use crate::mutants::{
     hash_map_with_small_tables, inline_hash_map_with_small_tables as small_inline,
     interlocked_with_small_lists as small_interlocked, kv_with_small_pages,
-    ordered_map_with_small_nodes as small_ordered, tall_skip_list,
+    ordered_map_with_small_nodes as small_ordered, ring_of_mapped_memory, tall_skip_list,
 };
 use crate::planted::{Planted, Structure};
 use crate::planted_runtime::PlantedInRuntime;
@@ -176,6 +176,7 @@ impl Subject {
             Structure::TreiberStack => Self::of::<TreiberStack<u64>>(structure),
             Structure::MsQueue => Self::of::<MsQueue<u64>>(structure),
             Structure::Ring => Self::of::<Ring<u64>>(structure),
+            Structure::MappedRing => Self::of::<ring_of_mapped_memory::Ring<u64>>(structure),
             Structure::HashMap => Self::of::<HashMap<u64, u64>>(structure),
             Structure::SmallHashMap => Self::of::<hash_map_with_small_tables::HashMap<u64, u64>>(structure),
             Structure::HashMapOfBytes => {
@@ -411,6 +412,17 @@ macro_rules! queue {
 }
 pub(crate) use queue;
 
+/// The item of a ring that stands for a value: of odd ones, a long one, whose halves are equal.
+pub(crate) fn item_of(value: u64) -> u64 {
+    if value.is_multiple_of(2) { value } else { value << 32 | value }
+}
+
+/// The value that an item of a ring stands for, or one that nothing stands for if its halves are of two items.
+pub(crate) fn value_of(item: u64) -> u64 {
+    let value = item & u64::from(u32::MAX);
+    if item_of(value) == item { value } else { u64::MAX }
+}
+
 macro_rules! ring {
     ($ring:ty) => {
         impl farfield_testing::Tested for $crate::subject::Soak<$ring> {
@@ -427,13 +439,16 @@ macro_rules! ring {
                 ct: &farfield::ComputeThread,
             ) -> farfield::Result<$crate::model::exchange::Reply> {
                 match operation {
-                    $crate::model::exchange::Exchange::Put(value) => Ok(if ring.try_push(value, ct).await? {
-                        $crate::model::exchange::Reply::Done
-                    } else {
-                        $crate::model::exchange::Reply::Full
-                    }),
+                    $crate::model::exchange::Exchange::Put(value) => {
+                        Ok(if ring.try_push(&$crate::subject::item_of(*value), ct).await? {
+                            $crate::model::exchange::Reply::Done
+                        } else {
+                            $crate::model::exchange::Reply::Full
+                        })
+                    }
                     $crate::model::exchange::Exchange::Take => {
-                        ring.try_pop(ct).await.map($crate::model::exchange::Reply::of)
+                        let item = ring.try_pop(ct).await?;
+                        Ok($crate::model::exchange::Reply::of(item.map($crate::subject::value_of)))
                     }
                 }
             }
@@ -511,6 +526,7 @@ set!(HashSet, recover);
 stack!(TreiberStack<u64>);
 queue!(MsQueue<u64>);
 ring!(Ring<u64>);
+ring!(ring_of_mapped_memory::Ring<u64>);
 map!(HashMap<u64, u64>, u64);
 map!(hash_map_with_small_tables::HashMap<u64, u64>, u64);
 map!(hash_map_with_small_tables::HashMap<Vec<u8>, Vec<u8>>, Vec<u8>);

@@ -55,6 +55,7 @@ fn an_ms_queue_is_sound() {
 #[test]
 fn a_ring_is_sound() {
     succeeds(Structure::Ring, Faults::None);
+    succeeds(Structure::MappedRing, Faults::None);
 }
 
 #[test]
@@ -90,6 +91,7 @@ fn an_ms_queue_survives_faults() {
 #[test]
 fn a_ring_survives_faults() {
     succeeds(Structure::Ring, Faults::Injected);
+    succeeds(Structure::MappedRing, Faults::Injected);
 }
 
 #[test]
@@ -297,6 +299,7 @@ fn the_bugs_planted_in_the_ms_queue_are_detected() {
 #[test]
 fn the_bugs_planted_in_the_ring_are_detected() {
     hunt_mutants(Structure::Ring);
+    hunt_mutants(Structure::MappedRing);
 }
 
 #[test]

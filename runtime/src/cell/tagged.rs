@@ -10,11 +10,13 @@
 //! | 46..36 | segment |
 //! | 35..0 | offset / 8 |
 //!
+//! Instead of a pointer, the word may hold a *value* of 46 bits, for data that needs no object: bit 47 is 0, bit 46 is 1, bits 45..0 are the value's.
+//!
 //! Segments below 2048 and offsets below 512 GiB can be compressed: [`ComputeThread::check_compressible`] finds a cluster with others before a structure
 //! is created in it.
 //!
 //! A sweep takes any word for a link. Bit 47, which is 0 in every plain address, tells it which kind of link, so it does not take small numbers or
-//! plain pointers for tagged links to other objects.
+//! plain pointers for tagged links to other objects. Nor does it take a value for a plain address: bit 46 is 0 in those of every segment.
 //!
 //! A [`StampedLink`](super::StampedLink) is the case of a tag that counts the stores.
 
@@ -32,6 +34,11 @@ use farfield_words::{DefaultInit, Describer, Field, Initial, Pod, Remote, finger
 pub(super) const TAG_SHIFT: u32 = Address::COMPRESSED_BITS;
 /// The bits beside a compressed address.
 const TAG_BITS: u32 = u64::BITS - TAG_SHIFT;
+/// The bits of a word that say whether it holds a value, and their value then.
+const FORM: u64 = 0b11 << VALUE_BITS;
+const HOLDS_VALUE: u64 = 0b01 << VALUE_BITS;
+/// The bits of a value in place of a pointer.
+const VALUE_BITS: u32 = TAG_SHIFT - 2;
 
 /// The tag of a [`TaggedLink`]: bit fields of at most 16 bits together. `#[tag(…)]` implements it.
 #[diagnostic::on_unimplemented(
@@ -81,6 +88,50 @@ impl<T, G: Tag> TaggedWord<T, G> {
         let place = compress(target.address())?;
         let tag = tag.bits() & used_bits::<G>();
         Ok(Self::of(u64::from(tag) << TAG_SHIFT | place))
+    }
+}
+
+impl<T, G> TaggedWord<T, G> {
+    /// Makes it of the bits of a word in far memory.
+    ///
+    /// The word of a link is also an [`Atomic<u64>`](super::Atomic) at the same address, which is loaded and exchanged without a guard: a `TaggedWord` is no
+    /// pointer that can be followed.
+    #[inline]
+    pub const fn from_bits(word: u64) -> Self {
+        Self::of(word)
+    }
+
+    /// Returns the bits of the word in far memory.
+    #[inline]
+    pub const fn bits(self) -> u64 {
+        self.word
+    }
+
+    /// Returns the value that the word holds in place of a pointer. `None` for a pointer, also for null.
+    #[inline]
+    pub const fn value(self) -> Option<u64> {
+        if self.word & FORM == HOLDS_VALUE { Some(self.word & ((1 << VALUE_BITS) - 1)) } else { None }
+    }
+
+    /// Returns whether the word holds a pointer that is not null.
+    #[inline]
+    pub const fn is_pointer(self) -> bool {
+        self.word >> (TAG_SHIFT - 1) & 1 == 1
+    }
+}
+
+impl<T, G: Tag> TaggedWord<T, G> {
+    /// Makes the word that holds a value of 46 bits, in place of a pointer, and a tag. Higher bits of the value are ignored.
+    #[inline]
+    pub fn with_value(tag: G, value: u64) -> Self {
+        let value = value & ((1 << VALUE_BITS) - 1) | HOLDS_VALUE;
+        Self::of(u64::from(tag.bits() & used_bits::<G>()) << TAG_SHIFT | value)
+    }
+
+    /// Returns the tag.
+    #[inline]
+    pub fn tag(self) -> G {
+        G::from_bits((self.word >> TAG_SHIFT) as u16 & used_bits::<G>())
     }
 }
 
@@ -134,7 +185,7 @@ impl<'g, T, G> Tagged<'g, T, G> {
         Self { word, guard: PhantomData, link: PhantomData }
     }
 
-    /// Returns the pointer.
+    /// Returns the pointer. Not meaningful if the link holds a [value](TaggedWord::value).
     #[inline]
     pub const fn shared(self) -> Shared<'g, T> {
         Shared::unmarked(Address::from_compressed(self.word))
@@ -170,6 +221,12 @@ impl<T, G: Tag> Tagged<'_, T, G> {
     #[inline]
     pub fn null(tag: G) -> Self {
         Self::from_word(TaggedWord::<T, G>::null(tag).word)
+    }
+
+    /// Makes that of a value in place of a pointer: see [`TaggedWord::with_value`].
+    #[inline]
+    pub fn with_value(tag: G, value: u64) -> Self {
+        Self::from_word(TaggedWord::<T, G>::with_value(tag, value).word)
     }
 
     /// Returns the same pointer with another tag.
@@ -343,6 +400,25 @@ mod tests {
             proptest::prop_assert_eq!((value.shared().address(), value.tag().0), (address, tag));
             proptest::prop_assert_eq!(farfield_words::link_target(wide), address);
         }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_value_and_its_tag_are_kept_and_lead_a_sweep_nowhere(value in 0_u64..1 << 46, tag: u16) {
+            let word = TaggedWord::<(), Bits<16>>::with_value(Bits(tag), value);
+            proptest::prop_assert_eq!((word.value(), word.tag().0), (Some(value), tag));
+            proptest::prop_assert!(!word.is_pointer());
+            let target = farfield_words::link_target(word.bits());
+            proptest::prop_assert!(target.offset() >= 1 << 46, "{}", target);
+        }
+    }
+
+    #[test]
+    fn pointers_are_no_values() {
+        let null = TaggedWord::<(), Bits<16>>::null(Bits(5));
+        let pointer = TaggedWord::<(), Bits<16>>::from_bits(word::<16>(Address::new(2047, 8), 5).unwrap());
+        assert_eq!((null.value(), null.is_pointer()), (None, false));
+        assert_eq!((pointer.value(), pointer.is_pointer()), (None, true));
     }
 
     #[test]

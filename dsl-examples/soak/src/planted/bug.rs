@@ -19,6 +19,8 @@ pub enum Structure {
     MsQueue,
     /// A bounded queue without locks.
     Ring,
+    /// The same queue, half of whose clients access words one by one, as where they map the memory.
+    MappedRing,
     /// A map without locks.
     HashMap,
     /// The same map with small tables, which are split early.
@@ -74,7 +76,7 @@ pub struct Planted {
 
 impl Structure {
     /// All structures.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::LazyList,
         Self::LazyListNaive,
         Self::HarrisList,
@@ -82,6 +84,7 @@ impl Structure {
         Self::TreiberStack,
         Self::MsQueue,
         Self::Ring,
+        Self::MappedRing,
         Self::HashMap,
         Self::SmallHashMap,
         Self::HashMapOfBytes,
@@ -110,6 +113,7 @@ impl Structure {
             Self::TreiberStack => "treiber-stack",
             Self::MsQueue => "ms-queue",
             Self::Ring => "ring",
+            Self::MappedRing => "ring-mapped",
             Self::HashMap => "hash-map",
             Self::SmallHashMap => "hash-map-small",
             Self::HashMapOfBytes => "hash-map-of-bytes",
@@ -135,6 +139,7 @@ impl Structure {
         match self {
             Self::SmallHashMap | Self::HashMapOfBytes => Self::HashMap,
             Self::SmallInlineHashMap => Self::InlineHashMap,
+            Self::MappedRing => Self::Ring,
             Self::TallSkipList => Self::SkipList,
             Self::SmallOrderedMap | Self::OrderedMapOfBytes => Self::OrderedMap,
             Self::SmallInterlockedHashTable => Self::InterlockedHashTable,

@@ -30,6 +30,7 @@ pub use inline_hash_map::SMALL_INLINE_TABLES;
 pub use interlocked::SMALL_LISTS;
 pub use kv::SMALL_PAGES;
 pub use ordered_map::SMALL_NODES;
+pub use ring::MAPPED;
 pub use skip_list::TALL_TOWERS;
 
 /// The planted bugs by structure.

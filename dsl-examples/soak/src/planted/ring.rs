@@ -3,11 +3,30 @@
 use super::bug::{Planted, Structure};
 use crate::Check;
 
+/// Clients with even numbers access words one by one, as where they map the memory, but by operations that take time.
+pub const MAPPED: &[(&str, &str)] = &[
+    ("completed($operation, &mut $context)?", "$operation.await?"),
+    (
+        "T::LENGTH == Some(size_of::<u64>()) && ct.is_immediate()",
+        "T::LENGTH.is_some() && ct.index() % 2 == 0",
+    ),
+    ("pub(super) fn push_here(", "pub(super) async fn push_here("),
+    ("pub(super) fn pop_here(", "pub(super) async fn pop_here("),
+    ("self.slots.push_here(item, ct)?", "self.slots.push_here(item, ct).await?"),
+    ("self.slots.pop_here(ct)?", "self.slots.pop_here(ct).await?"),
+    ("fn advance_here(", "async fn advance_here("),
+    ("advance_here(self.tail, ticket, ct)?", "advance_here(self.tail, ticket, ct).await?"),
+    ("advance_here(self.head, ticket, ct)?", "advance_here(self.head, ticket, ct).await?"),
+];
+
 pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ring_is_full_where_another_has_pushed",
         structure: Structure::Ring,
-        edits: &[("if tail <= ticket && self.state(failed.current, ticket) == State::Before {", "if true {")],
+        edits: &[(
+            "State::Before if tail <= ticket.number => {",
+            "State::Before | State::Full | State::Popped => {",
+        )],
         invariant: "a ring is full if the slot of the next ticket has the item of the round before",
         why: "a push that was overtaken is refused, although there is room",
         caught_by: Check::Linearizability,
@@ -17,10 +36,10 @@ pub(super) const BUGS: &[Planted] = &[
         name: "ring_push_gives_up",
         structure: Structure::Ring,
         edits: &[(
-            "ticket = tail.max(ticket + 1);",
+            "overtaken += 1;",
             "\
-                ticket = tail.max(ticket + 1);
-                if ticket > 0 {
+                overtaken += 1;
+                if overtaken > 0 {
                     return Ok(true);
                 }",
         )],
@@ -33,8 +52,8 @@ pub(super) const BUGS: &[Planted] = &[
         name: "ring_advances_its_tail_too_far",
         structure: Structure::Ring,
         edits: &[(
-            "advance(self.root.tail(), tail, ticket + 1, g)?;",
-            "advance(self.root.tail(), tail, ticket + 2, g)?;",
+            "advance(self.slots.tail, tail, ticket.number + 1, g)?;",
+            "advance(self.slots.tail, tail, ticket.number + 2, g)?;",
         )],
         invariant: "no hint is above the first ticket that is not pushed",
         why: "the next client leaves a slot vacant, at which consumers stop",
@@ -44,10 +63,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ring_has_no_rounds",
         structure: Structure::Ring,
-        edits: &[(
-            "let [low, high, ..] = (ticket / self.capacity).to_le_bytes();",
-            "let [low, high, ..] = (ticket * 0).to_le_bytes();",
-        )],
+        edits: &[("0 => Self::Vacant,", "_ if !is_full => Self::Vacant,")],
         invariant: "a vacant slot names the round for which it is vacant",
         why: "a client with an old ticket finds its slot vacant again, and pushes behind the end, or finds the ring empty",
         caught_by: Check::Linearizability,
@@ -57,20 +73,8 @@ pub(super) const BUGS: &[Planted] = &[
         name: "ring_returns_the_item_of_a_failed_cas",
         structure: Structure::Ring,
         edits: &[(
-            "\
-                if let Ok(replaced) = replaced {
-                    advance(self.root.head(), head, ticket + 1, g)?;
-                    replaced.retire(g).await?;
-                    return item.map(Some).ok_or_else(corrupt);
-                }",
-            "\
-                if let Ok(replaced) = replaced {
-                    advance(self.root.head(), head, ticket + 1, g)?;
-                    replaced.retire(g).await?;
-                }
-                if ticket < u64::MAX {
-                    return item.map(Some).ok_or_else(corrupt);
-                }",
+            "popped.ok().map(|_| (T::from_bytes(&item.to_le_bytes()), None))",
+            "Some((T::from_bytes(&item.to_le_bytes()), None))",
         )],
         invariant: "an item is popped by the client whose CAS empties its slot",
         why: "two clients return one item",
@@ -84,6 +88,68 @@ pub(super) const BUGS: &[Planted] = &[
         invariant: "an item that is popped is retired",
         why: "no thread frees it",
         caught_by: Check::Leak,
+        needs_faults: false,
+    },
+    Planted {
+        name: "ring_claims_what_another_has_claimed",
+        structure: Structure::MappedRing,
+        edits: &[("} else if is_claimed(claimed, round, revoked(found)) {", "} else if false {")],
+        invariant: "a claim is revoked before another takes its place",
+        why: "an item has the upper half of one producer's and the lower half of another's",
+        caught_by: Check::Linearizability,
+        needs_faults: false,
+    },
+    Planted {
+        name: "ring_reads_a_claim_after_its_slot_is_vacant",
+        structure: Structure::MappedRing,
+        edits: &[
+            ("let claimed = if is_claimed_item(found) { now!(claims.load(ct), context) } else { 0 };", ""),
+            (
+                "\
+                    let popped = now!(state.compare_exchange(ct, found.bits(), next.bits()), context);
+                    // By this client or another one.",
+                "\
+                    let popped = now!(state.compare_exchange(ct, found.bits(), next.bits()), context);
+                    let claimed = now!(claims.load(ct), context);",
+            ),
+        ],
+        invariant: "a claim is read while its slot is full",
+        why: "the next producer has claimed the slot before its reader has finished",
+        caught_by: Check::Linearizability,
+        needs_faults: false,
+    },
+    Planted {
+        name: "ring_leaves_the_claim_of_a_dead_producer",
+        structure: Structure::MappedRing,
+        edits: &[
+            ("let _ = now!(state.compare_exchange(ct, found.bits(), next.bits()), context);", ""),
+            // No producer fills slots otherwise.
+            ("T::LENGTH.is_some() && ct.index() % 2 == 0", "T::LENGTH.is_some()"),
+            ("let short = u32::try_from(item).ok();", "let short: Option<u32> = None;"),
+        ],
+        invariant: "a claim that stays is revoked",
+        why: "all producers wait for one that is dead",
+        caught_by: Check::Stuck,
+        needs_faults: true,
+    },
+    Planted {
+        name: "ring_fills_a_slot_whose_claim_was_revoked",
+        structure: Structure::MappedRing,
+        edits: &[
+            (
+                "let next = vacant(round, revoked(found).wrapping_add(1));",
+                "let next = vacant(round, revoked(found));",
+            ),
+            (
+                "\
+                        if met.replace((claimed, found)) == Some((claimed, found)) {",
+                "\
+                        if now!(claims.compare_exchange(ct, claimed, claim(u64::MAX, 0, 0)), context).is_ok() {",
+            ),
+        ],
+        invariant: "a revoked claim fills no slot",
+        why: "its owner makes the slot full when another has claimed it",
+        caught_by: Check::Linearizability,
         needs_faults: false,
     },
 ];
