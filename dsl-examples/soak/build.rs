@@ -125,7 +125,7 @@ const BESIDE_INTERLOCKED: [&str; 2] = ["counters", "layout"];
 
 const KV: &str = "../../kv/src/lib.rs";
 /// The modules of the key-value engine, but for the one whose threads the simulator does not have.
-const OF_KV: [&str; 8] = ["error", "index", "lists", "open", "options", "pages", "record", "store"];
+const OF_KV: [&str; 9] = ["error", "index", "lists", "open", "options", "pages", "record", "store", "tally"];
 
 /// Edits that come before those of a planted bug.
 fn prepared(structure: Structure) -> &'static [(&'static str, &'static str)] {

@@ -9,6 +9,7 @@
 //! | `open` | the index is made of the pages, when a store is opened |
 //! | `pages` | pages in far memory, and what of them is in local memory |
 //! | `lists` | lists of pages |
+//! | `tally` | numbers that each operation changes, in a part for each thread |
 //! | `index` | where the record of each key is |
 //! | `handle` | the store for any thread and any executor |
 //! | `record` | a key and its value, as they lie in a page; encryption |
@@ -73,6 +74,7 @@ mod options;
 mod pages;
 mod record;
 mod store;
+mod tally;
 
 pub use handle::FarStore;
 pub use open::Opened;

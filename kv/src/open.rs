@@ -391,7 +391,7 @@ mod tests {
     fn of_two_live_records_of_a_key_the_later_one_is_found() {
         let record = record::encode(&[1; 16], b"later", None).unwrap();
         opened_after(
-            |_| record.clone(),
+            |_| record.to_vec(),
             async |store, _, ct| {
                 assert_eq!(store.stats().torn_records, 0);
                 assert_eq!(value(store, 1)(ct).await.as_deref(), Some(&b"later"[..]));

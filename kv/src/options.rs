@@ -27,10 +27,10 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 64 MiB of local memory, 1 GiB of far memory, 12 %, 10 s, and no key.
+    /// 64 MiB of local memory, 1 GiB of far memory, 20 %, 10 s, and no key.
     fn default() -> Self {
         let patience = Duration::from_secs(10);
-        Self { local_bytes: 64 << 20, far_bytes: 1 << 30, rebuild_percent: 12, patience, key: None }
+        Self { local_bytes: 64 << 20, far_bytes: 1 << 30, rebuild_percent: 20, patience, key: None }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::error::Fault;
 use crate::index::Place;
 use crate::lists::Lists;
 use crate::record::{self, Cipher, Decoded};
+use crate::tally::Tally;
 
 /// The words of a page's records. With what the page and its block need besides, it is 16 KiB.
 pub(crate) const PAGE_WORDS: usize = 2045;
@@ -181,8 +182,6 @@ impl Page {
 /// Numbers of this process's work.
 #[derive(Default)]
 pub(crate) struct Counts {
-    pub(crate) hits: AtomicU64,
-    pub(crate) reads: AtomicU64,
     pub(crate) evicted_pages: AtomicU64,
     pub(crate) evicted_records: AtomicU64,
     pub(crate) rebuilt: AtomicU64,
@@ -204,8 +203,8 @@ pub(crate) struct Pages {
     /// Those of copies and records.
     kept: AtomicUsize,
     pub(crate) count: AtomicUsize,
-    pub(crate) live_words: AtomicU64,
     pub(crate) counts: Counts,
+    pub(crate) tally: Tally,
 }
 
 /// A record that is being read. It is not any more when this is dropped.
@@ -218,7 +217,7 @@ pub(crate) struct Reading<'a> {
 
 impl Reading<'_> {
     /// Keeps the record.
-    pub(crate) fn keep(self, words: &[u64]) {
+    pub(crate) fn keep(self, words: Vec<u64>) {
         if words.len() != usize::from(self.words) {
             return;
         }
@@ -227,7 +226,7 @@ impl Reading<'_> {
             return;
         }
         if let Some(kept) = local.kept.iter_mut().find(|kept| kept.first == self.first) {
-            kept.words = words.into();
+            kept.words = words.into_boxed_slice();
         }
         drop(local);
         let mut clock = lock(&self.pages.clock);
@@ -261,8 +260,8 @@ impl Pages {
             used: AtomicUsize::new(0),
             kept: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
-            live_words: AtomicU64::new(0),
             counts: Counts::default(),
+            tally: Tally::default(),
         }
     }
 
@@ -335,7 +334,7 @@ impl Pages {
         }
         self.drop_kept(&mut local, |_| true);
         drop(local);
-        self.live_words.fetch_sub(live.into(), Ordering::Relaxed);
+        self.tally.part().live_words.fetch_sub(live.into(), Ordering::Relaxed);
         self.count.fetch_sub(1, Ordering::Relaxed);
         self.give(PAGE_BYTES);
     }
@@ -381,14 +380,18 @@ impl Pages {
     /// Counts words of a page as live.
     pub(crate) fn count_live(&self, page: &Page, words: u16) {
         page.live.fetch_add(words.into(), Ordering::AcqRel);
-        self.live_words.fetch_add(words.into(), Ordering::Relaxed);
+        let part = self.tally.part();
+        part.live_words.fetch_add(words.into(), Ordering::Relaxed);
+        part.changed_words.fetch_add(words.into(), Ordering::Relaxed);
     }
 
     /// Counts words of a page as dead that were live.
     pub(crate) fn count_dead(&self, page: &Page, words: u16) {
         let before = Self::fill(page);
         if page.live.fetch_sub(words.into(), Ordering::AcqRel) & REMOVED == 0 {
-            self.live_words.fetch_sub(words.into(), Ordering::Relaxed);
+            let part = self.tally.part();
+            part.live_words.fetch_sub(words.into(), Ordering::Relaxed);
+            part.changed_words.fetch_add(words.into(), Ordering::Relaxed);
         }
         if Self::fill(page) != before && page.is(State::Full) {
             let mut full = lock(&self.full);
@@ -560,13 +563,13 @@ mod tests {
             assert!(pages.reads(&page, 5, 3).is_none(), "it is being read");
             assert!(matches!(page.find(place(&page, 5), true, None), Looked::BeingRead));
             if is_kept_before {
-                reading.keep(&[1, 2, 3]);
+                reading.keep(vec![1, 2, 3]);
                 assert!(is_here(&page, 5));
                 assert_eq!((pages.local_pages(), pages.used_bytes()), (1, Kept::bytes(3) + PAGE_BYTES));
                 pages.remove(&page);
             } else {
                 pages.remove(&page);
-                reading.keep(&[1, 2, 3]);
+                reading.keep(vec![1, 2, 3]);
             }
             assert_eq!((pages.local_pages(), pages.used_bytes()), (0, 0));
             assert!(!is_here(&page, 5) && pages.reads(&page, 5, 3).is_none());
@@ -590,8 +593,8 @@ mod tests {
         let page = added(&pages, 0);
         drop(pages.reads(&page, 5, 3).unwrap());
         assert_eq!(pages.used_bytes(), PAGE_BYTES);
-        pages.reads(&page, 5, 3).unwrap().keep(&[1, 2, 3]);
-        pages.reads(&page, 8, 4).unwrap().keep(&[1, 2, 3, 4]);
+        pages.reads(&page, 5, 3).unwrap().keep(vec![1, 2, 3]);
+        pages.reads(&page, 8, 4).unwrap().keep(vec![1, 2, 3, 4]);
         pages.bury(&page, 5, 0);
         assert!(!is_here(&page, 5) && is_here(&page, 8));
         assert_eq!(pages.used_bytes(), PAGE_BYTES + Kept::bytes(4));
@@ -606,8 +609,8 @@ mod tests {
             assert!(pages.take(COPY_BYTES));
             pages.keep(page, copy());
         }
-        pages.reads(&all[2], 5, 3).unwrap().keep(&[1, 2, 3]);
-        pages.reads(&all[2], 8, 3).unwrap().keep(&[4, 5, 6]);
+        pages.reads(&all[2], 5, 3).unwrap().keep(vec![1, 2, 3]);
+        pages.reads(&all[2], 8, 3).unwrap().keep(vec![4, 5, 6]);
         // The first one was used, and so was one of the records.
         assert!(is_here(&all[0], 0) && is_here(&all[2], 8));
         assert!(pages.take(COPY_BYTES));

@@ -16,6 +16,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ring::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
+use smallvec::SmallVec;
 
 use crate::error::Fault;
 
@@ -37,6 +38,11 @@ pub(crate) const CHECK_SHIFT: u32 = 32;
 pub(crate) const TAG_BYTES: usize = 16;
 /// The identity of the key, and the nonce.
 pub(crate) const HEADER_BYTES: usize = 4 + NONCE_LEN;
+
+/// The words of a new record. Those of most values are not allocated.
+pub(crate) type Encoded = SmallVec<[u64; 32]>;
+/// The bytes of a record, for a moment.
+type Scratch = SmallVec<[u8; 512]>;
 
 /// What records are encrypted by.
 pub(crate) struct Cipher {
@@ -152,11 +158,12 @@ pub(crate) fn encode(
     key: &Key,
     value: &[u8],
     cipher: Option<(&Cipher, [u8; NONCE_LEN])>,
-) -> Result<Vec<u64>, Fault> {
+) -> Result<Encoded, Fault> {
     let kind = if cipher.is_some() { ENCRYPTED } else { 0 };
     let head = kind | (value.len() as u64) << LENGTH_SHIFT;
+    let words = words_of(value.len(), cipher.is_some());
     // All but the head.
-    let mut bytes = vec![0; 8 * (words_of(value.len(), cipher.is_some()) - 1)];
+    let mut bytes = Scratch::from_elem(0, 8 * (words - 1));
     if let Some((cipher, nonce)) = cipher {
         bytes[..4].copy_from_slice(&cipher.identity.to_le_bytes());
         bytes[4..HEADER_BYTES].copy_from_slice(&nonce);
@@ -170,11 +177,11 @@ pub(crate) fn encode(
         bytes[..KEY_BYTES].copy_from_slice(key);
         bytes[KEY_BYTES..KEY_BYTES + value.len()].copy_from_slice(value);
     }
-    let mut words = Vec::with_capacity(1 + bytes.len() / 8);
-    words.push(head | LIVE | u64::from(check(head, &bytes)) << CHECK_SHIFT);
+    let mut encoded = Encoded::with_capacity(words);
+    encoded.push(head | LIVE | u64::from(check(head, &bytes)) << CHECK_SHIFT);
     let (rest, _) = bytes.as_chunks();
-    words.extend(rest.iter().map(|chunk| u64::from_le_bytes(*chunk)));
-    Ok(words)
+    encoded.extend(rest.iter().map(|chunk| u64::from_le_bytes(*chunk)));
+    Ok(encoded)
 }
 
 /// Returns whether a record is as it was written, but for its state.
@@ -207,7 +214,7 @@ pub(crate) fn decode<W: Words + ?Sized>(
 ) -> Result<Decoded, Fault> {
     let head = head_of(words)?;
     if head.is_encrypted() {
-        return decrypt(head, words, cipher);
+        return decrypt(head, words, is_value_wanted, cipher);
     }
     let mut key = [0; KEY_BYTES];
     words.copy_to(1, &mut key);
@@ -221,9 +228,14 @@ fn head_of<W: Words + ?Sized>(words: &W) -> Result<Head, Fault> {
     Head::of_word(word).filter(|head| words.length() == head.words()).ok_or(Fault::NotARecord)
 }
 
-fn decrypt<W: Words + ?Sized>(head: Head, words: &W, cipher: Option<&Cipher>) -> Result<Decoded, Fault> {
+fn decrypt<W: Words + ?Sized>(
+    head: Head,
+    words: &W,
+    is_value_wanted: bool,
+    cipher: Option<&Cipher>,
+) -> Result<Decoded, Fault> {
     let cipher = cipher.ok_or(Fault::NoKey)?;
-    let mut bytes = vec![0; HEADER_BYTES + KEY_BYTES + head.value_bytes() + TAG_BYTES];
+    let mut bytes = Scratch::from_elem(0, HEADER_BYTES + KEY_BYTES + head.value_bytes() + TAG_BYTES);
     words.copy_to(1, &mut bytes);
     let (header, secret) = bytes.split_at_mut(HEADER_BYTES);
     let (identity, nonce) = header.split_at(4);
@@ -234,7 +246,8 @@ fn decrypt<W: Words + ?Sized>(head: Head, words: &W, cipher: Option<&Cipher>) ->
     let aad = Aad::from(head.constant().to_le_bytes());
     let opened = cipher.key.open_in_place(nonce, aad, secret).map_err(|_| Fault::Tampered)?;
     let (key, value) = opened.split_first_chunk().ok_or(Fault::NotARecord)?;
-    Ok(Decoded { head, key: *key, value: value.to_vec() })
+    let value = if is_value_wanted { value.to_vec() } else { Vec::new() };
+    Ok(Decoded { head, key: *key, value })
 }
 
 #[cfg(test)]

@@ -25,6 +25,9 @@ pub(crate) const FORMAT: u64 = 0x6b76_0001;
 /// So often an operation looks whether the WRITE of another thread has arrived in far memory, at most: more often than for as long as one can take.
 const MOST_LOOKS: u32 = 1000;
 
+/// So many words become live or dead before a thread looks whether a page must be rebuilt.
+const WORDS_PER_LOOK: u64 = PAGE_WORDS as u64 / 8;
+
 /// What opening a page takes of the budget: the page and its copy, and two buffers that are freed again.
 const OPENING_BYTES: usize = PAGE_BYTES + 3 * COPY_BYTES;
 /// What rebuilding a page takes of the budget: two buffers of its words while they are read, or its copy and one.
@@ -37,7 +40,8 @@ const fn working_bytes(threads: usize) -> usize {
 
 /// Returns the bytes of local memory that a store always takes.
 fn fixed_bytes(name: &str, threads: usize, most_pages: u32) -> usize {
-    let own = size_of::<Store>() + name.len() + ARC_BYTES + threads * size_of::<[Lane; 2]>();
+    let of_arc = ARC_BYTES.next_multiple_of(align_of::<Store>()) + size_of::<Store>();
+    let own = of_arc + name.len() + threads * size_of::<[Lane; 2]>();
     own + Index::new().bytes() + Pages::bytes(most_pages)
 }
 
@@ -108,12 +112,12 @@ pub struct Store {
     pub(crate) sequence: AtomicU64,
     /// The most that pages may take, in percent of the live records.
     most_percent: u64,
-    /// The bytes of keys and values of the records to which the index leads. For a moment it may have wrapped below 0: one thread subtracts what another one is about to add.
-    user_bytes: AtomicU64,
     /// The bytes of the budget that new keys leave for pages: what changes need, and what the index may need more when the store is opened again.
     left_bytes: usize,
     /// Pages that are being rebuilt because pages have too many dead words.
     rebuilding: AtomicU64,
+    /// How many pages there were too many when a thread has looked last.
+    excess: AtomicU64,
     /// The operations after which more local memory may be free: they open a page, so that the one before becomes full, or rebuild one.
     making_room: AtomicUsize,
     /// Those of them that wait for a page themselves.
@@ -196,9 +200,9 @@ impl Store {
             lanes: (0..threads).map(|_| [false, true].map(Lane::new)).collect(),
             sequence: AtomicU64::new(0),
             most_percent: 100 + u64::from(options.rebuild_percent),
-            user_bytes: AtomicU64::new(0),
             left_bytes: working_bytes(threads).max(options.local_bytes / 32),
             rebuilding: AtomicU64::new(0),
+            excess: AtomicU64::new(0),
             making_room: AtomicUsize::new(0),
             waiting_for_room: AtomicUsize::new(0),
             has_failed: AtomicBool::new(false),
@@ -291,21 +295,21 @@ impl Store {
 
     /// Returns what the store has, and what it has done.
     pub fn stats(&self) -> Stats {
-        let counts = &self.pages.counts;
-        let live_bytes = self.pages.live_words.load(Ordering::Relaxed).saturating_mul(8);
+        let (counts, tally) = (&self.pages.counts, &self.pages.tally);
+        let live_bytes = tally.sum(|part| &part.live_words).saturating_mul(8);
         let far_bytes = (self.pages.count.load(Ordering::Relaxed) * COPY_BYTES) as u64;
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Stats {
             records: self.index.records() as u64,
-            user_bytes: of(&self.user_bytes).cast_signed().max(0).cast_unsigned(),
+            user_bytes: tally.sum(|part| &part.user_bytes),
             live_bytes,
             dead_bytes: far_bytes.saturating_sub(live_bytes),
             pages: self.pages.count.load(Ordering::Relaxed) as u64,
             far_bytes,
             local_bytes: self.pages.used_bytes() as u64,
             local_pages: self.pages.local_pages() as u64,
-            hits: of(&counts.hits),
-            record_reads: of(&counts.reads),
+            hits: tally.sum(|part| &part.hits),
+            record_reads: tally.sum(|part| &part.reads),
             evicted_pages: of(&counts.evicted_pages),
             evicted_records: of(&counts.evicted_records),
             rebuilt_pages: of(&counts.rebuilt),
@@ -355,15 +359,16 @@ impl Store {
         is_value_wanted: bool,
         g: &Guard<'_>,
     ) -> Result<Lookup> {
-        let candidates: Candidates = {
+        let mut candidates: Candidates = {
             let shard = self.index.shard(hash);
             shard.find(hash).filter_map(|place| Some((place, self.pages.get(place.page)?))).collect()
         };
-        for (place, page) in &candidates {
+        for index in 0..candidates.len() {
+            let (place, page) = &candidates[index];
             let Decoded { head, key: found, value } = self.look(page, *place, is_value_wanted, g).await?;
             if found == *key {
-                let record = Record { page: Arc::clone(page), place: *place, head };
-                return Ok(Lookup::Present(Found { record, value }));
+                let (place, page) = candidates.swap_remove(index);
+                return Ok(Lookup::Present(Found { record: Record { page, place, head }, value }));
             }
             // The index has 32 bits of the hash.
             if self.hash(&found) as u32 != hash as u32 {
@@ -380,7 +385,7 @@ impl Store {
         loop {
             match page.find(place, is_value_wanted, cipher) {
                 Looked::Found(found) => {
-                    self.pages.counts.hits.fetch_add(1, Ordering::Relaxed);
+                    self.pages.tally.part().hits.fetch_add(1, Ordering::Relaxed);
                     return Ok(found?);
                 }
                 Looked::BeingRead => backoff.wait().await,
@@ -389,12 +394,12 @@ impl Store {
         }
         // One that is only changed is not read again.
         let reading = if is_value_wanted { self.pages.reads(page, place.first, place.words) } else { None };
-        self.pages.counts.reads.fetch_add(1, Ordering::Relaxed);
+        self.pages.tally.part().reads.fetch_add(1, Ordering::Relaxed);
         let range = u64::from(place.first)..u64::from(place.first) + u64::from(place.words);
         let words = g.chain(op::load_range(page.far.words(), range)).submit().await?;
         let found = record::decode(&words[..], is_value_wanted, cipher)?;
         if let Some(reading) = reading {
-            reading.keep(&words);
+            reading.keep(words);
         }
         Ok(found)
     }
@@ -522,7 +527,7 @@ impl Store {
     /// Counts the bytes of a record to which the index leads now, and of the one to which it has led before.
     pub(crate) fn count_user(&self, new: Option<Head>, old: Option<Head>) {
         let [new, old] = [new, old].map(|head| head.map_or(0, Head::user_bytes));
-        self.user_bytes.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
+        self.pages.tally.part().user_bytes.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
     }
 
     /// The most pages.
@@ -723,11 +728,7 @@ impl Store {
     ///
     /// The caller's operation has taken effect, whatever becomes of this: an error of a WRITE is noted, and the lack of room is noticed by those who need it.
     async fn tidy(&self, ct: &ComputeThread) {
-        // Pages that are being filled are not full of dead records.
-        let lanes = 2 * self.lanes.len();
-        let pages = self.pages.count.load(Ordering::Relaxed).saturating_sub(lanes) as u64;
-        let live = self.pages.live_words.load(Ordering::Relaxed);
-        let excess = pages.saturating_sub(live.saturating_mul(self.most_percent) / (100 * PAGE_WORDS as u64));
+        let excess = self.look_for_excess();
         let one_more = |tasks| (tasks < excess).then_some(tasks + 1);
         if excess == 0
             || self.rebuilding.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err()
@@ -738,6 +739,25 @@ impl Store {
         if let Err(error) = self.note(self.rebuild_emptiest(100 * 100 / self.most_percent, ct).await) {
             tracing::debug!(%error, "a page was not rebuilt");
         }
+    }
+
+    /// Returns how many pages there are too many. As long as there are none, a thread counts only each time when so many words have become live or dead as a part of a page has.
+    fn look_for_excess(&self) -> u64 {
+        let changed = &self.pages.tally.part().changed_words;
+        let known = self.excess.load(Ordering::Relaxed);
+        if known == 0 && changed.load(Ordering::Relaxed) < WORDS_PER_LOOK {
+            return 0;
+        }
+        changed.store(0, Ordering::Relaxed);
+        // Pages that are being filled are not full of dead records.
+        let lanes = 2 * self.lanes.len();
+        let pages = self.pages.count.load(Ordering::Relaxed).saturating_sub(lanes) as u64;
+        let live = self.pages.tally.sum(|part| &part.live_words);
+        let excess = pages.saturating_sub(live.saturating_mul(self.most_percent) / (100 * PAGE_WORDS as u64));
+        if excess != known {
+            self.excess.store(excess, Ordering::Relaxed);
+        }
+        excess
     }
 
     /// Rebuilds all pages of which less than `percent` of the words are live, and returns how many there were. Readers and writers go on.

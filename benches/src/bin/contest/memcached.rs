@@ -33,7 +33,8 @@ impl Connection for Memcached {
         Ok(Self { runtime, client })
     }
 
-    /// Sends the writes at once, then the deletions, then the reads: its client can not mix them.
+    /// Sends the writes at once, then the deletions, then the reads: its client can not mix them. Of deletions only the last one's end is waited for, by another request, since its client sends several only
+    /// without answers.
     fn carry_out(&mut self, requests: &[Request]) -> Result<Vec<Option<Vec<u8>>>, String> {
         let (mut writes, mut deletions, mut reads) = (Vec::new(), Vec::new(), Vec::new());
         for request in requests {
@@ -52,6 +53,8 @@ impl Connection for Memcached {
             }
             if !deletions.is_empty() {
                 client.delete_multi_no_reply(&deletions).await?;
+                // A connection's requests are carried out in order: when this one is answered, they are done.
+                client.version().await?;
             }
             if reads.is_empty() {
                 return Ok(Vec::new());
