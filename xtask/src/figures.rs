@@ -243,7 +243,7 @@ figures! {
         "instructions.lazy-list.update" Printed "instructions" "instructions to insert and remove a key of a lazy list with one other key on `local:`, alone, counted by callgrind"
         "instructions.lazy-list.update.native" Printed "instructions" "of the same list by hand on `crossbeam-epoch`"
         "instructions.trust.request" Printed "instructions" "a client's share of a delegated request that it awaits, one of eight that are made at one time"
-        "instructions.trust.request.served" Printed "instructions" "the share of its trustee, which gets them in batches of four"
+        "instructions.trust.request.served" Printed "instructions" "the share of its trustee, which gets them in batches of eight"
         "instructions.lazy-list.update.ratio" Printed "times" "instructions of a lazy list's insertion and removal on `local:`, over those of the same list by hand"
         "instructions.load" Printed "instructions" "of an `Atomic`'s load"
         "instructions.store" Printed "instructions" "of its store"

@@ -171,7 +171,7 @@ fn native() {
     });
 }
 
-/// Requests that are made at one time: two batches of four.
+/// Requests that are made at one time: a batch of eight.
 const TOGETHER: u64 = 8;
 
 /// A side of a request.

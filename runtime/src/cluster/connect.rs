@@ -80,7 +80,7 @@ impl Cluster {
     /// | `posted` | each posted operation | `60ns` | the runtime takes 275 instructions (callgrind, release build, x86-64), 40 ns at 3.5 GHz and 2 instructions a cycle; the device's work request is added: assumed |
     /// | `completed` | each completed operation | `60ns` | the runtime takes 390 instructions, 55 ns likewise; polling the completion queue is added: assumed |
     /// | `cached` | each hit of [`Cached`](crate::Cached), and [`Work::CachedAccess`](crate::sim::Work) | `10ns` | a look-up in a hash table in the processor's cache: assumed |
-    /// | `served` | [`Work::RequestServed`](crate::sim::Work), by programs, and each request that a trustee executes for another thread | `40ns` | 35 ns measured with full batches on `shm:`; alone, or in batches of four, it takes the runtime some 460 instructions (callgrind) |
+    /// | `served` | [`Work::RequestServed`](crate::sim::Work), by programs, and each request that a trustee executes for another thread | `40ns` | 35 ns measured with full batches on `shm:`; in batches of eight it takes the runtime some 400 instructions (callgrind) |
     ///
     /// Programs charge their own work with [`ct.compute`](ComputeThread::compute).
     ///
