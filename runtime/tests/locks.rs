@@ -400,7 +400,7 @@ fn a_name_whose_root_could_not_be_published_is_free_again() {
     assert_eq!(run.unwrap(), [0, 0], "the waiting thread created the root");
 }
 
-/// Whatever operation loses its answer, or is lost itself: also if nobody knows whether the name is claimed, it is free again.
+/// One operation of each attempt loses its answer, or is lost itself. The name is free again afterwards, also if that operation is the CAS that claims it.
 #[test]
 fn a_name_whose_claim_has_lost_its_answer_is_free_again() {
     let run = Cluster::connect(CUT).unwrap().run(1, async |ct| {

@@ -511,10 +511,8 @@ impl Desk {
                 pair.next[MAIN] = pair.next[MAIN].saturating_sub(1).max(1);
             }
         }
-        match self.serve_main(delegation, worker, here, number, pair) {
-            Served::None => served,
-            served => served,
-        }
+        let of_main = self.serve_main(delegation, worker, here, number, pair);
+        if of_main == Served::None { served } else { of_main }
     }
 
     /// Executes what has arrived in the main lane of a pair.

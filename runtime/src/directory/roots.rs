@@ -49,8 +49,8 @@ enum Found {
     Free { index: usize, state: State },
 }
 
-/// The right to publish a root under a name, or the attempt to get it. Dropping it releases the name. No other task of the thread claims the entry meanwhile, so if nobody knows whether
-/// the attempt has succeeded, the thread's word in the entry can only be that of this claim.
+/// The right to publish a root under a name, or the attempt to get it. Dropping a claim releases the name. No other task of the thread claims the entry meanwhile. So if the CAS has lost its answer, the
+/// thread's word in the entry can only be that of this claim.
 struct Claim<'a> {
     ct: &'a ComputeThread,
     index: usize,
