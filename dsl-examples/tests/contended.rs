@@ -21,7 +21,7 @@ fn rate(url: &str, variant: Variant, tasks: u64) -> f64 {
 }
 
 #[test]
-fn delegation_outruns_a_lock_with_one_task_and_equals_faa_with_sixteen() {
+fn delegation_outruns_a_lock_with_one_task_and_faa_with_sixteen() {
     let [delegated, lock, faa] = Variant::ALL.map(|variant| rate("sim:", variant, 1));
     let [delegated_16, faa_16] = [Variant::Delegated, Variant::Faa].map(|variant| rate("sim:", variant, 16));
     let by_nic_16 = rate("sim:compute=served:0ns", Variant::Delegated, 16);
@@ -30,6 +30,6 @@ fn delegation_outruns_a_lock_with_one_task_and_equals_faa_with_sixteen() {
     println!("trust.counter_16.ratio_to_faa {:.2}", delegated_16 / faa_16);
     assert!(delegated >= 10.0 * lock);
     println!("trust.counter_16.by_nic.ratio_to_faa {:.2}", by_nic_16 / faa_16);
-    assert!(delegated_16 >= 0.9 * faa_16);
+    assert!(delegated_16 >= 1.3 * faa_16);
     assert!(by_nic_16 >= 3.0 * faa_16);
 }

@@ -4,15 +4,28 @@
 //! [`SLOTS`] entries. A full segment is divided in two, and the others stay as they are: so no insertion waits for all of a shard, and 50 % to 100 % of the
 //! slots are used, 69 % in the mean. An entry is 12 bytes: 32 bits of the key's hash, and the [`Place`] of its record. That makes some 18 bytes a record. The position in the directory
 //! is given by bits of the hash, too, so of `n` records one in `2^32 / n` has another one with the same entry; keys are compared in the records.
+//!
+//! # Cache misses
+//!
+//! A segment is [`LINES`] cache lines. All hashes are compared without a branch, so the processor reads their lines at the same time. An entry may be in any slot, and is in one of the eight of its *group* if
+//! one of them was free: their places are one line, which is read meanwhile. So a look-up waits for the directory and then, once, for the segment.
 
+use std::hint::black_box;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The number of shards.
 pub(crate) const SHARDS: usize = 64;
 /// The entries of a segment.
-const SLOTS: usize = 64;
+const SLOTS: usize = 63;
+/// The slots of a group.
+const GROUP: usize = 8;
+/// The cache lines of a segment: four of hashes, eight of places.
+const LINES: usize = 12;
 /// The bytes of a segment.
 const SEGMENT_BYTES: usize = size_of::<Segment>();
+const _: () = assert!(SEGMENT_BYTES == 64 * LINES);
+/// So many segments of a shard are allocated one by one, and then as many at a time.
+const CHUNK: usize = 8;
 
 /// Where a record is: its page, the word where it begins, and its words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,27 +45,128 @@ impl Place {
     }
 }
 
+/// What is behind the last slot of each array has another meaning: see the methods.
+#[repr(C, align(64))]
+#[derive(Clone)]
 struct Segment {
-    /// The bits of the hash that all its entries have in common.
-    depth: u8,
-    used: u8,
-    hashes: [u32; SLOTS],
-    places: [u64; SLOTS],
+    places: [u64; SLOTS + 1],
+    hashes: [u32; SLOTS + 1],
 }
 
 impl Segment {
-    fn new(depth: u8) -> Box<Self> {
-        Box::new(Self { depth, used: 0, hashes: [0; SLOTS], places: [0; SLOTS] })
+    fn new(depth: u32) -> Self {
+        let mut new = Self { places: [0; SLOTS + 1], hashes: [0; SLOTS + 1] };
+        new.hashes[SLOTS] = depth;
+        new
     }
 
+    /// The slots that have an entry, a bit each.
+    fn used(&self) -> u64 {
+        self.places[SLOTS]
+    }
+
+    /// The bits of the hash that all its entries have in common.
+    fn depth(&self) -> u32 {
+        self.hashes[SLOTS]
+    }
+
+    fn is_full(&self) -> bool {
+        self.used() == (1 << SLOTS) - 1
+    }
+
+    /// Returns the first slot of a hash's group.
+    fn group(hash: u32) -> usize {
+        GROUP * (hash as usize % (SLOTS / GROUP + 1))
+    }
+
+    /// Adds an entry: there is a free slot.
     fn push(&mut self, hash: u32, place: u64) {
-        let slot = usize::from(self.used);
+        let free = !self.used() & ((1 << SLOTS) - 1);
+        let near = free & 0xff << Self::group(hash);
+        let slot = if near == 0 { free } else { near }.trailing_zeros() as usize;
         (self.hashes[slot], self.places[slot]) = (hash, place);
-        self.used += 1;
+        self.places[SLOTS] |= 1 << slot;
+    }
+
+    fn clear(&mut self, slot: usize) {
+        self.places[SLOTS] &= !(1 << slot);
+    }
+
+    /// Returns the slots of entries with a hash, a bit each.
+    fn matching(&self, hash: u32) -> u64 {
+        let equal = self.hashes.map(|other| u8::from(other == hash));
+        let (groups, _) = equal.as_chunks::<GROUP>();
+        // Gathers the lowest bits of eight bytes in one.
+        let bits = |group: &[u8; GROUP]| u64::from_le_bytes(*group).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        let all = groups.iter().rev().fold(0, |all, group| all << GROUP | bits(group));
+        all & self.used()
     }
 
     fn find(&self, hash: u32, place: u64) -> Option<usize> {
-        (0..usize::from(self.used)).find(|slot| self.hashes[*slot] == hash && self.places[*slot] == place)
+        slots(self.matching(hash)).find(|slot| self.places[*slot] == place)
+    }
+}
+
+/// Returns the numbers of the bits that are set.
+fn slots(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let slot = (bits != 0).then(|| bits.trailing_zeros() as usize);
+        bits &= bits.wrapping_sub(1);
+        slot
+    })
+}
+
+/// The segments of a shard. They are never moved; and few allocations have them all, so the addresses of these stay in the processor's cache.
+struct Segments {
+    chunks: Vec<Box<[Segment]>>,
+    count: usize,
+}
+
+impl Segments {
+    /// Returns the chunk of a segment, and its place there.
+    fn position(index: usize) -> (usize, usize) {
+        if index < CHUNK { (index, 0) } else { (CHUNK - 1 + index / CHUNK, index % CHUNK) }
+    }
+
+    fn get(&self, index: usize) -> &Segment {
+        let (chunk, position) = Self::position(index);
+        &self.chunks[chunk][position]
+    }
+
+    fn get_mut(&mut self, index: usize) -> &mut Segment {
+        let (chunk, position) = Self::position(index);
+        &mut self.chunks[chunk][position]
+    }
+
+    /// Returns for how many more chunks the vector will have room when another segment is added, and how many segments are allocated.
+    fn more(&self) -> (usize, usize) {
+        if Self::position(self.count).0 < self.chunks.len() {
+            return (0, 0);
+        }
+        let is_full = self.chunks.len() == self.chunks.capacity();
+        let chunks = if is_full { (self.chunks.len() / 4).max(4) } else { 0 };
+        (chunks, if self.count < CHUNK { 1 } else { CHUNK })
+    }
+
+    /// Returns the bytes that [`push`](Self::push) allocates.
+    fn growth(&self) -> usize {
+        let (chunks, segments) = self.more();
+        chunks * size_of::<Box<[Segment]>>() + segments * SEGMENT_BYTES
+    }
+
+    fn push(&mut self, segment: Segment) {
+        let (chunks, segments) = self.more();
+        self.chunks.reserve_exact(chunks);
+        if segments > 0 {
+            self.chunks.push(vec![Segment::new(0); segments].into_boxed_slice());
+        }
+        self.count += 1;
+        *self.get_mut(self.count - 1) = segment;
+    }
+
+    fn bytes(&self) -> usize {
+        let segments: usize = self.chunks.iter().map(|chunk| chunk.len()).sum();
+        segments * SEGMENT_BYTES + self.chunks.capacity() * size_of::<Box<[Segment]>>()
     }
 }
 
@@ -62,15 +176,15 @@ pub(crate) struct Shard {
     depth: u32,
     /// The segment of each value of these bits.
     directory: Vec<u32>,
-    #[allow(clippy::vec_box)]
-    // a vector of segments would need three times its bytes for a moment when it grows
-    segments: Vec<Box<Segment>>,
+    segments: Segments,
     records: usize,
 }
 
 impl Shard {
     fn new() -> Self {
-        Self { depth: 0, directory: vec![0], segments: vec![Segment::new(0)], records: 0 }
+        let mut segments = Segments { chunks: Vec::new(), count: 0 };
+        segments.push(Segment::new(0));
+        Self { depth: 0, directory: vec![0], segments, records: 0 }
     }
 
     fn segment_of(&self, hash: u32) -> usize {
@@ -80,62 +194,56 @@ impl Shard {
 
     /// Returns the places of the records whose keys have a hash.
     pub(crate) fn find(&self, hash: u64) -> impl Iterator<Item = Place> + '_ {
-        let segment = &self.segments[self.segment_of(hash as u32)];
-        let slots = 0..usize::from(segment.used);
-        slots
-            .filter(move |slot| segment.hashes[*slot] == hash as u32)
-            .map(|slot| Place::of_word(segment.places[slot]))
+        let segment = self.segments.get(self.segment_of(hash as u32));
+        // Most likely the place is in this line.
+        black_box(segment.places[Segment::group(hash as u32)]);
+        slots(segment.matching(hash as u32)).map(|slot| Place::of_word(segment.places[slot]))
+    }
+
+    fn find_mut(&mut self, hash: u64, place: Place) -> Option<(&mut Segment, usize)> {
+        let index = self.segment_of(hash as u32);
+        let segment = self.segments.get_mut(index);
+        let slot = segment.find(hash as u32, place.to_word())?;
+        Some((segment, slot))
     }
 
     /// Puts a record in place of another one. Returns `false` if that is not there.
     pub(crate) fn replace(&mut self, hash: u64, old: Place, new: Place) -> bool {
-        let segment = self.segment_of(hash as u32);
-        let segment = &mut self.segments[segment];
-        let Some(slot) = segment.find(hash as u32, old.to_word()) else { return false };
+        let Some((segment, slot)) = self.find_mut(hash, old) else { return false };
         segment.places[slot] = new.to_word();
         true
     }
 
     /// Removes a record. Returns `false` if it is not there.
     pub(crate) fn remove(&mut self, hash: u64, old: Place) -> bool {
-        let segment = self.segment_of(hash as u32);
-        let segment = &mut self.segments[segment];
-        let Some(slot) = segment.find(hash as u32, old.to_word()) else { return false };
-        let last = usize::from(segment.used) - 1;
-        (segment.hashes[slot], segment.places[slot]) = (segment.hashes[last], segment.places[last]);
-        segment.used -= 1;
+        let Some((segment, slot)) = self.find_mut(hash, old) else { return false };
+        segment.clear(slot);
         self.records -= 1;
         true
     }
 
     /// Returns the bytes that [`insert`](Self::insert) may allocate.
     pub(crate) fn growth(&self, hash: u64) -> usize {
-        let segment = &self.segments[self.segment_of(hash as u32)];
-        if usize::from(segment.used) < SLOTS {
-            0
-        } else {
-            let is_deepest = u32::from(segment.depth) == self.depth;
-            let directory = if is_deepest { self.directory.len() * size_of::<u32>() } else { 0 };
-            SEGMENT_BYTES + self.more_segments() * size_of::<Box<Segment>>() + directory
+        let segment = self.segments.get(self.segment_of(hash as u32));
+        if !segment.is_full() {
+            return 0;
         }
-    }
-
-    /// Returns for how many more segments the vector will have room before another one is added.
-    fn more_segments(&self) -> usize {
-        if self.segments.len() < self.segments.capacity() { 0 } else { (self.segments.len() / 4).max(4) }
+        let is_deepest = segment.depth() == self.depth;
+        let directory = if is_deepest { self.directory.len() * size_of::<u32>() } else { 0 };
+        self.segments.growth() + directory
     }
 
     /// Adds a record. Returns `false` if so many others have nearly the same hash that there is no room.
     pub(crate) fn insert(&mut self, hash: u64, place: Place) -> bool {
         loop {
             let index = self.segment_of(hash as u32);
-            let segment = &mut self.segments[index];
-            if usize::from(segment.used) < SLOTS {
+            let segment = self.segments.get_mut(index);
+            if !segment.is_full() {
                 segment.push(hash as u32, place.to_word());
                 self.records += 1;
                 return true;
             }
-            let depth = u32::from(segment.depth);
+            let depth = segment.depth();
             if depth == self.depth {
                 // A directory has an entry for some 20 records. More than one for each is one for hashes that are all the same.
                 if self.directory.len() > self.records || depth == u32::BITS {
@@ -150,17 +258,16 @@ impl Shard {
 
     /// Divides a full segment by the next bit of the hashes.
     fn divide(&mut self, index: usize) {
-        let old = &mut self.segments[index];
-        let depth = old.depth + 1;
-        let bit = 1 << (u32::BITS - u32::from(depth));
+        let old = self.segments.get_mut(index);
+        let depth = old.depth() + 1;
+        let bit = 1 << (u32::BITS - depth);
         let (mut low, mut high) = (Segment::new(depth), Segment::new(depth));
-        for slot in 0..usize::from(old.used) {
+        for slot in 0..SLOTS {
             let half = if old.hashes[slot] & bit == 0 { &mut low } else { &mut high };
             half.push(old.hashes[slot], old.places[slot]);
         }
-        **old = *low;
-        let new = self.segments.len() as u32;
-        self.segments.reserve_exact(self.more_segments());
+        *old = low;
+        let new = self.segments.count as u32;
         self.segments.push(high);
         for (position, segment) in self.directory.iter_mut().enumerate() {
             let hash = (position as u32) << (u32::BITS - self.depth);
@@ -172,9 +279,7 @@ impl Shard {
 
     /// Returns the bytes that it has allocated.
     pub(crate) fn bytes(&self) -> usize {
-        self.segments.len() * SEGMENT_BYTES
-            + self.segments.capacity() * size_of::<Box<Segment>>()
-            + self.directory.capacity() * size_of::<u32>()
+        self.segments.bytes() + self.directory.capacity() * size_of::<u32>()
     }
 }
 

@@ -106,6 +106,18 @@ pub struct Stats {
     pub rebuilt_pages: u64,
     /// Pages that tasks are rebuilding now because there are too many dead records.
     pub rebuilding_pages: u64,
+    /// Pages that there are too many, because of dead records: so many wait for being rebuilt, or are being rebuilt.
+    pub excess_pages: u64,
+    /// Full pages whose WRITEs are not over yet: they can not be evicted. At most two for each thread.
+    pub unwritten_pages: u64,
+    /// Threads that evict something from local memory now, or wait for another one that does. An eviction itself waits for nothing, and takes no round trip.
+    pub evictions: u64,
+    /// READs of records that are under way.
+    pub pending_reads: u64,
+    /// Operations that wait for the READ of another one, since they need the same record.
+    pub waiting_reads: u64,
+    /// Operations and rebuilds that wait for room for a record: for a page that another task opens, or for local memory that is taken.
+    pub waiting_writes: u64,
     /// Records that were not whole when the store was opened.
     pub torn_records: u64,
 }

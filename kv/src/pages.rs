@@ -18,7 +18,7 @@ use crate::error::Fault;
 use crate::index::Place;
 use crate::lists::Lists;
 use crate::record::{self, Cipher, Decoded};
-use crate::tally::Tally;
+use crate::tally::{Tally, counted};
 
 /// The words of a page's records. With what the page and its block need besides, it is 16 KiB.
 pub(crate) const PAGE_WORDS: usize = 2045;
@@ -500,6 +500,7 @@ impl Pages {
 
     /// Drops something from local memory. Returns `false` if there is nothing that can be dropped.
     fn evict(&self) -> bool {
+        let _evicting = counted(&self.tally.part().evictions);
         let mut clock = lock(&self.clock);
         // In the second round nothing is touched, but by others meanwhile.
         for _ in 0..=2 * clock.len() {
@@ -622,6 +623,23 @@ mod tests {
         assert!(pages.take(Kept::bytes(3)), "instead of the other record");
         assert!(!pages.take(1));
         assert_eq!((pages.local_pages(), pages.kept.load(Ordering::Relaxed)), (1, COPY_BYTES));
+    }
+
+    #[test]
+    fn an_eviction_that_waits_for_another_one_is_counted() {
+        let pages = Pages::new(1, PAGE_BYTES);
+        let evictions = || pages.tally.sum(|part| &part.evictions);
+        std::thread::scope(|scope| {
+            let clock = lock(&pages.clock);
+            let waits = scope.spawn(|| pages.take(PAGE_BYTES + 1));
+            while evictions() == 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(evictions(), 1);
+            drop(clock);
+            assert!(!waits.join().unwrap(), "there is nothing to evict");
+        });
+        assert_eq!(evictions(), 0);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::pages::{
     ARC_BYTES, COPY_BYTES, FarPage, Looked, PAGE_BYTES, PAGE_WORDS, Page, Pages, State, lock,
 };
 use crate::record::{self, Cipher, Decoded, Head, KEY_BYTES, Key, MOST_VALUE_BYTES};
+use crate::tally;
 
 /// The version of the layout in far memory.
 pub(crate) const FORMAT: u64 = 0x6b76_0001;
@@ -314,8 +315,18 @@ impl Store {
             evicted_records: of(&counts.evicted_records),
             rebuilt_pages: of(&counts.rebuilt),
             rebuilding_pages: of(&self.rebuilding),
+            excess_pages: self.count_excess(),
+            unwritten_pages: self.count_unwritten(),
+            evictions: tally.sum(|part| &part.evictions),
+            pending_reads: tally.sum(|part| &part.pending_reads),
+            waiting_reads: tally.sum(|part| &part.waiting_reads),
+            waiting_writes: tally.sum(|part| &part.waiting_writes),
             torn_records: of(&counts.torn),
         }
+    }
+
+    fn count_unwritten(&self) -> u64 {
+        self.lanes.iter().flatten().filter(|lane| lock(&lane.unsettled).is_some()).count() as u64
     }
 
     // ---- keys ---------------------------------------------------------------------------------------------------------
@@ -388,7 +399,10 @@ impl Store {
                     self.pages.tally.part().hits.fetch_add(1, Ordering::Relaxed);
                     return Ok(found?);
                 }
-                Looked::BeingRead => backoff.wait().await,
+                Looked::BeingRead => {
+                    let _waiting = tally::counted(&self.pages.tally.part().waiting_reads);
+                    backoff.wait().await;
+                }
                 Looked::Far => break,
             }
         }
@@ -396,7 +410,9 @@ impl Store {
         let reading = if is_value_wanted { self.pages.reads(page, place.first, place.words) } else { None };
         self.pages.tally.part().reads.fetch_add(1, Ordering::Relaxed);
         let range = u64::from(place.first)..u64::from(place.first) + u64::from(place.words);
+        let pending = tally::counted(&self.pages.tally.part().pending_reads);
         let words = g.chain(op::load_range(page.far.words(), range)).submit().await?;
+        drop(pending);
         let found = record::decode(&words[..], is_value_wanted, cipher)?;
         if let Some(reading) = reading {
             reading.keep(words);
@@ -566,7 +582,8 @@ impl Store {
     /// Opens a page for a lane, or waits for the task that does.
     async fn make_room(&self, lane: &Lane, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
         if lane.is_opening.swap(true, Ordering::AcqRel) {
-            let _waiting = lane.is_of_rebuilds.then(|| counted(&self.waiting_for_room));
+            let _waiting = tally::counted(&self.pages.tally.part().waiting_writes);
+            let _stuck = lane.is_of_rebuilds.then(|| counted(&self.waiting_for_room));
             let mut backoff = g.backoff();
             while lane.is_opening.load(Ordering::Acquire) {
                 backoff.wait().await;
@@ -600,10 +617,11 @@ impl Store {
         // An operation that was dropped may not have waited.
         self.settle_lane(lane, ct).await?;
         let mut backoff = g.backoff();
-        let (mut looks, mut waiting) = (0, None);
+        let (mut looks, mut waiting) = (0, (None, None));
         while !self.pages.take(OPENING_BYTES) {
+            waiting.0.get_or_insert_with(|| tally::counted(&self.pages.tally.part().waiting_writes));
             if lane.is_of_rebuilds {
-                waiting.get_or_insert_with(|| counted(&self.waiting_for_room));
+                waiting.1.get_or_insert_with(|| counted(&self.waiting_for_room));
             }
             // Rebuilds that all wait for each other give up; what they have taken is room for the others.
             let stuck = if lane.is_of_rebuilds { self.waiting_for_room.load(Ordering::Acquire) } else { 0 };
@@ -633,7 +651,8 @@ impl Store {
     async fn settle_lane(&self, lane: &Lane, ct: &ComputeThread) -> Result<()> {
         if lock(&lane.unsettled).is_some() {
             self.settle(ct).await?;
-            if let Some(page) = lock(&lane.unsettled).take() {
+            let settled = lock(&lane.unsettled).take();
+            if let Some(page) = settled {
                 self.pages.has_filled(&page);
             }
         }
@@ -749,15 +768,19 @@ impl Store {
             return 0;
         }
         changed.store(0, Ordering::Relaxed);
-        // Pages that are being filled are not full of dead records.
-        let lanes = 2 * self.lanes.len();
-        let pages = self.pages.count.load(Ordering::Relaxed).saturating_sub(lanes) as u64;
-        let live = self.pages.tally.sum(|part| &part.live_words);
-        let excess = pages.saturating_sub(live.saturating_mul(self.most_percent) / (100 * PAGE_WORDS as u64));
+        let excess = self.count_excess();
         if excess != known {
             self.excess.store(excess, Ordering::Relaxed);
         }
         excess
+    }
+
+    /// Returns how many pages there are too many. Pages that are being filled are not full of dead records.
+    fn count_excess(&self) -> u64 {
+        let lanes = 2 * self.lanes.len();
+        let pages = self.pages.count.load(Ordering::Relaxed).saturating_sub(lanes) as u64;
+        let live = self.pages.tally.sum(|part| &part.live_words);
+        pages.saturating_sub(live.saturating_mul(self.most_percent) / (100 * PAGE_WORDS as u64))
     }
 
     /// Rebuilds all pages of which less than `percent` of the words are live, and returns how many there were. Readers and writers go on.

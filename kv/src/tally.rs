@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use scopeguard::guard;
+
 /// More threads than that share parts.
 const PARTS: usize = 8;
 
@@ -20,6 +22,22 @@ pub(crate) struct Part {
     pub(crate) hits: AtomicU64,
     /// Records that were read from far memory.
     pub(crate) reads: AtomicU64,
+    /// READs of records that are under way.
+    pub(crate) pending_reads: AtomicU64,
+    /// Operations that wait for another one's READ.
+    pub(crate) waiting_reads: AtomicU64,
+    /// Operations that wait for a page to which records are added.
+    pub(crate) waiting_writes: AtomicU64,
+    /// Evictions that have not ended.
+    pub(crate) evictions: AtomicU64,
+}
+
+/// Counts something in a number until the result is dropped.
+pub(crate) fn counted(number: &AtomicU64) -> impl Drop + '_ {
+    number.fetch_add(1, Ordering::Relaxed);
+    guard(number, |number| {
+        number.fetch_sub(1, Ordering::Relaxed);
+    })
 }
 
 /// The parts of all threads.

@@ -5,10 +5,12 @@
 mod keys;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use farfield::prelude::*;
+use farfield::sim::Fault;
 use farfield::{Error, Result};
 use farfield_kv::{FarStore, MOST_VALUE_BYTES, Options, Store};
 use rand::rngs::SmallRng;
@@ -582,4 +584,140 @@ fn a_record_that_another_thread_has_just_deleted_is_not_found_again() {
         });
         assert_eq!(found.unwrap(), [0], "seed {seed}");
     }
+}
+
+/// A page is freed while another thread's WRITE is under way, of the record that has replaced the page's last one. If the process dies then, the key still has its old value, or the new one.
+#[test]
+fn a_page_is_freed_only_when_its_burials_have_arrived() {
+    const WRITER: usize = 2;
+    let (mut deaths, freed) = (0, AtomicU64::new(0));
+    for died_ns in (90_000..190_000).step_by(200) {
+        let cluster =
+            Cluster::connect("sim:seed=1,size=8MiB,jitter=50%,threads-per-node=2,leaks=ignore").unwrap();
+        cluster.simulation().unwrap().inject(Fault::crash(1).at(Duration::from_nanos(died_ns)));
+        let (options, store) = (Options::new(1 << 20, 1 << 20), OnceLock::<Arc<Store>>::new());
+        let (durable, has_ended) = (AtomicU64::new(0), AtomicBool::new(false));
+        // Two of this length do not fit into one page.
+        let value = |number: u64| number.to_le_bytes().repeat(MOST_VALUE_BYTES / 8);
+        let run = cluster.run_surviving(4, async |ct| {
+            if ct.index() < WRITER {
+                return Ok(());
+            }
+            let mut owner = None;
+            if ct.index() == WRITER {
+                let opened = Store::open("store", &options, ct).await?;
+                assert!(store.set(opened.share()).is_ok());
+                owner = Some(opened);
+                for number in 1..=12 {
+                    store.get().unwrap().write(&key(0), &value(number), false, ct).await?;
+                    store.get().unwrap().flush(ct).await?;
+                    durable.store(number, Ordering::Relaxed);
+                }
+                has_ended.store(true, Ordering::Relaxed);
+            } else {
+                while !has_ended.load(Ordering::Relaxed) {
+                    if let Some(store) = store.get() {
+                        freed.fetch_add(store.rebuild(1, ct).await?, Ordering::Relaxed);
+                    }
+                    ct.sleep(Duration::from_nanos(100)).await;
+                }
+            }
+            drop(owner);
+            Ok(())
+        });
+        run.unwrap();
+        deaths += u64::from(!has_ended.load(Ordering::Relaxed));
+        let found = cluster.run(1, async |ct| {
+            let store = Store::open("store", &options, ct).await?;
+            store.read(&key(0), ct).await
+        });
+        let durable = durable.load(Ordering::Relaxed);
+        let found = found.unwrap().pop().unwrap();
+        let expected = [durable, durable + 1].map(|number| (number > 0).then(|| value(number)));
+        let is_expected = expected.contains(&found);
+        assert!(
+            is_expected,
+            "died at {died_ns} ns, after value {durable}: {:?}",
+            found.map(|value| value[0])
+        );
+    }
+    assert!(deaths > 400, "{deaths} processes died");
+    let freed = freed.into_inner();
+    assert!(freed > 1000, "{freed} pages were freed before");
+}
+
+/// One thread looks at the depths of the queues while the tasks of others fill them.
+#[test]
+fn the_depths_of_queues_are_counted() {
+    const TASKS: u64 = 16;
+    let cluster = Cluster::connect("sim:seed=1,size=64MiB").unwrap();
+    let mut options = Options::new(0, 16 << 20);
+    options.local_bytes = options.least_local_bytes("store", 2) + (200 << 10);
+    let (store, has_ended) = (OnceLock::<Arc<Store>>::new(), AtomicBool::new(false));
+    let deepest = std::sync::Mutex::new([0; 5]);
+    let depths = |store: &Store| {
+        let stats = store.stats();
+        assert_eq!(stats.evictions, 0, "no thread of the simulator runs during another one's eviction");
+        [
+            stats.unwritten_pages,
+            stats.pending_reads,
+            stats.waiting_reads,
+            stats.waiting_writes,
+            stats.excess_pages,
+        ]
+    };
+    let run = cluster.run(2, async |ct| {
+        if ct.index() == 1 {
+            let store = loop {
+                if let Some(store) = store.get() {
+                    break store;
+                }
+                ct.sleep(Duration::from_micros(1)).await;
+            };
+            while !has_ended.load(Ordering::Relaxed) {
+                let now = depths(store);
+                deepest.lock().unwrap().iter_mut().zip(now).for_each(|(most, now)| *most = now.max(*most));
+                ct.sleep(Duration::from_nanos(300)).await;
+            }
+            return Ok(());
+        }
+        let opened = Store::open("store", &options, ct).await?;
+        assert!(store.set(opened.share()).is_ok());
+        let value = [7; 1000];
+        let all = |task: usize, count: u64| (0..count).map(move |number| number * TASKS + task as u64);
+        let write = async |task| {
+            for number in all(task, 100) {
+                opened.write(&key(number), &value, false, ct).await?;
+            }
+            Ok(())
+        };
+        ct.tasks(TASKS as usize, write).await?;
+        // All tasks read the same records.
+        let read = async |_| {
+            for number in 0..100 {
+                assert_eq!(opened.read(&key(number), ct).await?.map(|value| value.len()), Some(1000));
+            }
+            Ok(())
+        };
+        ct.tasks(TASKS as usize, read).await?;
+        let delete = async |task| {
+            for number in all(task, 90) {
+                assert!(opened.delete(&key(number), ct).await?);
+            }
+            Ok(())
+        };
+        ct.tasks(TASKS as usize, delete).await?;
+        while opened.rebuild(80, ct).await? > 0 {}
+        opened.flush(ct).await?;
+        has_ended.store(true, Ordering::Relaxed);
+        assert_eq!(depths(&opened)[..4], [0; 4]);
+        Ok(())
+    });
+    run.unwrap();
+    let [unwritten, pending, waiting_reads, waiting_writes, excess] = *deepest.lock().unwrap();
+    assert_eq!(unwritten, 1, "the other lane is that of rebuilds");
+    assert!((2..=TASKS).contains(&pending), "{pending}");
+    assert!((2..TASKS).contains(&waiting_reads), "{waiting_reads}");
+    assert!((2..TASKS).contains(&waiting_writes), "{waiting_writes}");
+    assert!(excess > 0);
 }

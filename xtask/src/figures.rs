@@ -214,7 +214,7 @@ figures! {
         "shm.trust.apply_32.ratio_to_raw" Printed "times" "the same while the trustee has 31 more clients, which are idle"
         "shm.trust.batch16.ratio" Printed "times" "time of a request there by a thread with 16 tasks that await one each, over that with one task"
         "shm.trust.batch16_32.ratio" Printed "times" "the same while the trustee has 31 more clients, which are idle"
-        "shm.trust.served.ratio_to_simulated" Printed "times" "time that a trustee takes for a request in a full batch, over the 40 ns that the simulator charges for it"
+        "shm.trust.served.ratio_to_simulated" Printed "times" "time that a trustee takes for a request in a full batch, over the 20 ns that the simulator charges for it"
         "shm.trust.apply.ratio_to_channel" Printed "times" "time of an awaited request there, over that of a request and its answer through two bounded channels of `crossbeam-channel`"
         "shm.trust.apply.ratio_to_iceoryx2" Printed "times" "the same, over that of a request and its response through `iceoryx2` between two processes"
     }

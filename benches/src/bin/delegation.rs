@@ -6,7 +6,7 @@
 //! | `shm.trust.apply_32.ratio_to_raw` | the same while the trustee has 31 more clients, which are idle | likewise |
 //! | `shm.trust.batch16.ratio` | the time of a request by a thread with 16 tasks that await one each, over that with one task | the threads, the function |
 //! | `shm.trust.batch16_32.ratio` | the same while the trustee has 31 more clients, which are idle | likewise |
-//! | `shm.trust.served.ratio_to_simulated` | the time that the trustee takes for a request in a full batch, over the 40 ns that the simulator charges for it | the function; the trustee measures it itself, from one request of a batch to another, less the time to read its clock |
+//! | `shm.trust.served.ratio_to_simulated` | the time that the trustee takes for a request in a full batch, over the 20 ns that the simulator charges for it | the function; the trustee measures it itself, from one request of a batch to another, less the time to read its clock |
 //! | `shm.trust.apply.ratio_to_channel` | the awaited `apply`, over a request and its answer through two bounded channels of `crossbeam-channel`, between two threads of one process | 8 bytes each way; the trustee sleeps meanwhile, so both have all processors |
 //! | `shm.trust.apply.ratio_to_iceoryx2` | the awaited `apply`, over a request and its response through `iceoryx2`, between two processes that poll | 8 bytes each way; the trustee sleeps meanwhile. With the feature `iceoryx2` only |
 //!
@@ -35,8 +35,8 @@ const IDLE_CLIENTS: usize = 31;
 /// The requests of a full batch, and the batches in which a request is measured.
 const FULL_BATCH: usize = 18;
 const FULL_BATCHES: usize = 12;
-/// What the simulator charges a trustee for a request, by default: `compute=served:40ns`.
-const SIMULATED_NS: f64 = 40.0;
+/// What the simulator charges a trustee for a request, by default: `compute=served:20ns`.
+const SIMULATED_NS: f64 = 20.0;
 /// The lines of the raw exchange, and one by which a trustee that sleeps is told to go on.
 const LINES: usize = 3;
 const LINE_WORDS: usize = 8;

@@ -12,6 +12,7 @@
 //! - the budget of local memory is kept at any time;
 //! - when no operation runs, the figures of the store are those of its keys;
 //! - no nonce is used by two records;
+//! - of two live records of a key, which a process leaves that dies before it buries the older one, opening takes the younger one;
 //! - when all keys are deleted, no page is left but those to which records are added; and the simulator finds no object that is not reachable.
 
 use std::collections::HashMap;
@@ -101,12 +102,14 @@ pub trait KeyValue: Send + Sync + Sized + 'static {
     fn figures(&self) -> Figures;
     /// Returns the words after the heads of all encrypted records in far memory. Records that a rebuild has moved occur twice.
     async fn encrypted(&self, ct: &ComputeThread) -> Result<Vec<Vec<u64>>>;
+    /// Makes the last dead record of each key live again in far memory, if a live record of the key is younger: as it is if the process dies before the burial. Returns how many there were.
+    async fn revive(&self, ct: &ComputeThread) -> Result<usize>;
 }
 
 /// Implements [`KeyValue`] for the store of a module.
 macro_rules! store {
     (farfield_kv::Store) => {
-        $crate::kv::store!(farfield_kv, (16 << 10, 160), async |_, _| Ok(vec![]));
+        $crate::kv::store!(farfield_kv, (16 << 10, 160), async |_, _| Ok(vec![]), async |_, _| Ok(0));
     };
     ($module:ident::Store) => {
         $crate::kv::store!(
@@ -131,10 +134,50 @@ macro_rules! store {
                     found.extend(records.filter(is_encrypted).map(|record| record[1..].to_vec()));
                 }
                 Ok(found)
+            },
+            async |store: &$module::Store, ct: &farfield::ComputeThread| {
+                use farfield::op;
+                let g = &ct.pin();
+                let all = 0..store.most_pages();
+                // The youngest record of each key and state: its age, its page, and its first word.
+                let mut youngest = std::collections::BTreeMap::new();
+                for link in g.chain(op::load_range(store.root.pages(), all)).submit().await? {
+                    if link.is_null() {
+                        continue;
+                    }
+                    let (page, all) = (link.as_ptr(), 0..$module::pages::PAGE_WORDS as u64);
+                    let read = (op::load(page.sequence()), op::load_range(page.words(), all));
+                    let (sequence, words) = g.chain(read).submit().await?;
+                    let records = $module::store::records(&words);
+                    for (first, record) in records.take_while(|(_, record)| $module::record::is_whole(record))
+                    {
+                        let key = $module::record::decode(record, false, store.cipher.as_ref())?.key;
+                        let is_live =
+                            $module::record::Head::of_word(record[0]).is_some_and(|head| head.is_live());
+                        let new = ((sequence, first), page, record[0]);
+                        let known = youngest.entry((key, is_live)).or_insert(new);
+                        if known.0 < new.0 {
+                            *known = new;
+                        }
+                    }
+                }
+                let mut revived = 0;
+                for ((key, is_live), ((sequence, first), page, word)) in &youngest {
+                    let live = youngest.get(&(*key, true)).filter(|_| !is_live);
+                    if let Some((age, _, head)) = live
+                        && *age > (*sequence, *first)
+                    {
+                        // The state is the lowest byte of the first word.
+                        let word = word & !0xff | head & 0xff;
+                        g.chain(op::store(page.words().at(*first as u64), word)).submit().await?;
+                        revived += 1;
+                    }
+                }
+                Ok(revived)
             }
         );
     };
-    ($module:ident, ($copy_bytes:expr, $page_bytes:expr), $encrypted:expr) => {
+    ($module:ident, ($copy_bytes:expr, $page_bytes:expr), $encrypted:expr, $revive:expr) => {
         impl $crate::kv::KeyValue for $module::Store {
             type Opened<'ct> = $module::Opened<'ct>;
             const MOST_VALUE_BYTES: usize = $module::MOST_VALUE_BYTES;
@@ -209,6 +252,10 @@ macro_rules! store {
 
             async fn encrypted(&self, ct: &farfield::ComputeThread) -> farfield::Result<Vec<Vec<u64>>> {
                 ($encrypted)(self, ct).await
+            }
+
+            async fn revive(&self, ct: &farfield::ComputeThread) -> farfield::Result<usize> {
+                ($revive)(self, ct).await
             }
         }
     };
@@ -619,13 +666,27 @@ async fn operate<S: KeyValue>(
     store.flush(ct).await
 }
 
-/// Opens the store when all processes have ended, checks it, deletes all keys, and checks it again. Begins anew if a link was cut, since links heal.
+/// What the last process does each time when it opens the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// It writes all keys, and dies before their old records are buried.
+    Writes,
+    /// It deletes them.
+    Deletes,
+    /// It finds none.
+    Finds,
+}
+
+/// Opens the store when all processes have ended, checks it, writes all keys, deletes them, and checks it again. Begins anew if a link was cut, since links heal.
 async fn finish<S: KeyValue>(ct: &ComputeThread, run: &Run<'_, S>) -> Result<()> {
-    let mut openings = 0;
+    let mut last = Last::Writes;
     for _ in 0..ATTEMPTS {
-        match finish_once(ct, run, openings == 0).await {
-            Ok(()) if openings == 1 => return Ok(()),
-            Ok(()) => openings += 1,
+        match finish_once(ct, run, last).await {
+            Ok(()) => match last {
+                Last::Writes => last = Last::Deletes,
+                Last::Deletes => last = Last::Finds,
+                Last::Finds => return Ok(()),
+            },
             Err(Error::NodeUnreachable(_)) if run.plan.may_lose_locks() => {}
             Err(error) if run.plan.may_lose_locks() && is_failed(&error) => {}
             // The release of a lock was lost.
@@ -638,16 +699,19 @@ async fn finish<S: KeyValue>(ct: &ComputeThread, run: &Run<'_, S>) -> Result<()>
     Ok(())
 }
 
-async fn finish_once<S: KeyValue>(ct: &ComputeThread, run: &Run<'_, S>, writes: bool) -> Result<()> {
+async fn finish_once<S: KeyValue>(ct: &ComputeThread, run: &Run<'_, S>, last: Last) -> Result<()> {
     let opened = S::open(&run.setting, ct).await?;
     let (store, process) = (&*opened, &Process::default());
     run.check_budget(store)?;
     run.check_contents(store, process, ct).await?;
-    if writes {
+    if last == Last::Writes {
         for key in 0..run.keys() {
             run.perform(store, process, Request::Write(key, LAST_VALUE), ct).await?;
         }
         run.check_contents(store, process, ct).await?;
+        store.flush(ct).await?;
+        store.revive(ct).await?;
+        return Ok(());
     }
     for key in 0..run.keys() {
         run.perform(store, process, Request::Delete(key), ct).await?;

@@ -349,9 +349,15 @@ impl Program {
             Hoards => "jitter=90%,threads-per-node=2,sweep=yes",
             Trustees => "jitter=90%,stall=1%",
             CutTrustees => "jitter=90%,stall=1%,cut=1%,timeout=60us,leaks=ignore",
-            MailboxTrustees | MailboxHandles => {
-                "jitter=90%,stall=1%,timeout=200us,leaks=ignore,delegation=mailboxes"
-            }
+            MailboxTrustees => "jitter=90%,stall=1%,timeout=200us,leaks=ignore,delegation=mailboxes",
+            // Trustees are quick or slow: a slow one has more that a dead client has sent, and it has not executed.
+            MailboxHandles => match seed / 3 % 3 {
+                0 => "jitter=90%,stall=1%,timeout=200us,leaks=ignore,delegation=mailboxes",
+                1 => {
+                    "jitter=90%,stall=1%,timeout=200us,leaks=ignore,delegation=mailboxes,compute=served:200ns"
+                }
+                _ => "jitter=90%,stall=1%,timeout=200us,leaks=ignore,delegation=mailboxes,compute=served:2us",
+            },
             MortalTrustees => "jitter=90%,stall=1%,timeout=200us,leaks=ignore",
         };
         let url = format!("sim:seed={seed},size=4MiB,limit=10s,plant={},{options}", plant.name());

@@ -42,7 +42,7 @@ pub(crate) const MAGIC: [u8; 4] = [b'f', b'f', b'd', VERSION];
 pub(crate) type Nonce = [u8; 16];
 /// The truncated proof in a request, whose size is limited.
 type ShortProof = [u8; 16];
-type Proof = [u8; 32];
+pub(crate) type Proof = [u8; 32];
 /// The key with which lanes are opened.
 pub(crate) type Key = [u8; 32];
 
@@ -110,6 +110,25 @@ enum ProofPurpose {
     Join = 3,
     Key = 4,
     Channel = 5,
+    Peer = 6,
+}
+
+/// The proof of an end of a line between compute threads, the one that has connected or the other one: it knows the secret, and has seen both
+/// hellos.
+#[cfg(target_os = "linux")]
+fn peer_mac(secret: &Secret, has_connected: bool, hellos: [&[u8]; 2]) -> Hmac<Sha256> {
+    let [first, second] = hellos;
+    mac(&secret.0, ProofPurpose::Peer, &[&[u8::from(has_connected)], first, second])
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) fn peer_proof(secret: &Secret, has_connected: bool, hellos: [&[u8]; 2]) -> Proof {
+    peer_mac(secret, has_connected, hellos).finalize().into_bytes().into()
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) fn is_peer_proof(secret: &Secret, has_connected: bool, hellos: [&[u8]; 2], proof: &[u8]) -> bool {
+    peer_mac(secret, has_connected, hellos).verify_slice(proof).is_ok()
 }
 
 impl Secret {

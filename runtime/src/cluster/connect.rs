@@ -80,7 +80,7 @@ impl Cluster {
     /// | `posted` | each posted operation | `60ns` | the runtime takes 275 instructions (callgrind, release build, x86-64), 40 ns at 3.5 GHz and 2 instructions a cycle; the device's work request is added: assumed |
     /// | `completed` | each completed operation | `60ns` | the runtime takes 390 instructions, 55 ns likewise; polling the completion queue is added: assumed |
     /// | `cached` | each hit of [`Cached`](crate::Cached), and [`Work::CachedAccess`](crate::sim::Work) | `10ns` | a look-up in a hash table in the processor's cache: assumed |
-    /// | `served` | [`Work::RequestServed`](crate::sim::Work), by programs, and each request that a trustee executes for another thread | `40ns` | 35 ns measured with full batches on `shm:`; in batches of eight it takes the runtime some 400 instructions (callgrind) |
+    /// | `served` | [`Work::RequestServed`](crate::sim::Work), by programs, and each request that a trustee executes for another thread | `20ns` | 19 ns measured with full batches on `shm:` (Zen 5; `shm.trust.served.ratio_to_simulated` of the figures) |
     ///
     /// Programs charge their own work with [`ct.compute`](ComputeThread::compute).
     ///
@@ -99,6 +99,7 @@ impl Cluster {
     /// | `lanes` | number of shared connections to each memory node; implies the policy `mod` | 4 if shared | from 1 |
     /// | `secret-file` | file with the cluster's secret, readable by its owner only | the variable `FARFIELD_SECRET_FILE`, else no secret | |
     /// | `encrypt` | `tcp:` only: `no` to send all but the proofs of the secret in the clear, to memory nodes that allow it | `yes` | `yes`, `no` |
+    /// | `direct` | `tcp:` only: `no` to keep compute threads from connecting to each other for delegation, which goes over memory nodes then | `yes` | `yes`, `no` |
     /// | `ack-timeout` | `rdma:` only: exponent of the device's retransmission timeout: 4.096 us times two to this power | hardware: eight retransmissions within the timeout; software: 24 | 1 to 31 |
     ///
     /// If the variable `FARFIELD_STALL` is a duration such as `5s`, from 1 ms to an hour, each longer wait is reported once, by a line on stderr: the

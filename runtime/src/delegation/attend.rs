@@ -1,6 +1,7 @@
 //! The work of a thread's delegation that waits: for far memory, for time, and for others at the thread's end.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -36,6 +37,8 @@ const WATCH_RTTS: u32 = 100;
 const IDLE_LOOKS: u32 = 50;
 /// After so many looks without a notice of a dead trustee a pair's words are given up.
 const NOTICE_LOOKS: u32 = 5;
+/// The looks at a dead thread whose line has a connection: a second. If its process has ended, the connection is closed at once, after the last note.
+const LAST_NOTES_LOOKS: u32 = 50;
 /// How often words in far memory are accessed for a request, if a link is cut.
 const ATTEMPTS: u32 = 8;
 /// The time for which a thread that ends waits for trustees that live. In the simulator, in round trips.
@@ -299,9 +302,19 @@ fn pause(ct: &ComputeThread) -> Duration {
 
 /// Looks from time to time whether the threads live that this one deals with.
 async fn watch(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>) {
+    // The looks at threads that are not live, and whose lines have a connection.
+    let mut lingering = HashMap::new();
+    let mut lingers = |thread: ThreadId, is_linked: bool| {
+        is_linked && {
+            let looks: &mut u32 = lingering.entry(thread).or_default();
+            *looks += 1;
+            *looks < LAST_NOTES_LOOKS
+        }
+    };
     loop {
         ct.sleep_for(pause(ct)).await;
         if let Some(desk) = delegation.desk() {
+            desk.forget_lost_lines(ct.worker(), here);
             for thread in desk.others() {
                 if matches!(ct.is_live(thread).await, Ok(false)) {
                     if delegation.has(Plant::LateLastWords) {
@@ -318,9 +331,18 @@ async fn watch(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>) 
                     if !read_last_words(ct, here, last_words).await {
                         continue;
                     }
+                    #[cfg(target_os = "linux")]
+                    Delegation::look_at_lines(ct.worker());
                     delegation.stir();
                     delegation.go_round(ct.worker());
                     let callers = delegation.callers();
+                    let mut of_thread = callers.iter().filter(|caller| caller.trustee == thread);
+                    if lingers(
+                        thread,
+                        desk.is_linked_with(thread) || of_thread.any(|caller| caller.is_linked()),
+                    ) {
+                        continue;
+                    }
                     if callers.iter().any(|caller| caller.trustee == thread && caller.has_undecoded()) {
                         continue;
                     }
@@ -340,6 +362,12 @@ async fn watch(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>) 
                 caller.close(ct.worker(), here);
                 continue;
             }
+            if caller.has_lost_line() && state != State::Ended {
+                // What was not answered may have been executed.
+                caller.abandon(delegation);
+                delegation.forget(&caller);
+                continue;
+            }
             let is_concerned = caller.is_waiting() || caller.has_failed.get();
             if state == State::Ended || !is_concerned || caller.is_greeting.get() {
                 continue;
@@ -349,6 +377,15 @@ async fn watch(ct: &ComputeThread, here: Here<'_>, delegation: &Rc<Delegation>) 
             }
             // Its last answers may have arrived.
             if !read_last_words(ct, here, || caller.mailboxes()).await {
+                continue;
+            }
+            #[cfg(target_os = "linux")]
+            if caller.has_line() {
+                Delegation::look_at_lines(ct.worker());
+                delegation.stir();
+                delegation.go_round(ct.worker());
+            }
+            if lingers(caller.trustee, caller.is_linked()) {
                 continue;
             }
             caller.take_answers(delegation, here);
@@ -424,6 +461,8 @@ async fn greet(
         (pair.as_ptr().address(), Box::new(pair))
     };
     let slots = Slots::new(block, here.is_mapped());
+    #[cfg(target_os = "linux")]
+    caller.may_call.set(ct.io.endpoint.peers().is_some());
     here.host(slots.notice(), CLIENTS_WORDS, &[]);
     // Before the hello, after which the trustee writes there.
     here.watch(ct.worker(), slots.notice());
@@ -533,6 +572,17 @@ impl ComputeThread {
             at = Address::from_bits(self.read_word(DeskPlaces(at).next()).await?);
         }
         Ok(bytes)
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl ComputeThread {
+    /// Closes the connections to clients and trustees as if the network had: for tests.
+    #[doc(hidden)]
+    pub fn cut_direct_lines(&self) {
+        if let Some(peers) = self.io.endpoint.peers() {
+            peers.cut();
+        }
     }
 }
 

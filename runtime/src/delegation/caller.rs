@@ -16,12 +16,17 @@ use std::any::Any;
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::hint::spin_loop;
-use std::rc::Rc;
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering;
 use std::task::Waker;
+use std::time::Duration;
 
 use super::attend::Stored;
 use super::desk::DeskPlaces;
+#[cfg(target_os = "linux")]
+use super::direct::PATIENCE;
+use super::direct::{ADDRESS_WORDS, Line, address_of};
 use super::function::Naming;
 use super::looks::{Awaited, Words};
 use super::mirror::Mailbox;
@@ -30,6 +35,7 @@ use super::slots::{
     SLOT_WORDS, Slots, Status, WINDOWS, head, insist, number,
 };
 use super::state::Delegation;
+use super::way::Way;
 use crate::io::operations::*;
 use crate::memory::worker::Worker;
 use farfield_fabric::host::Host;
@@ -47,14 +53,16 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// Decodes the first answer of a batch. Words that are no answer were overwritten: the request may have been executed.
+    /// Decodes the first answer of a batch, and returns the words of the others. Words that are no answer were overwritten: the request may have been executed.
     #[inline]
-    fn first_of(mut words: impl ExactSizeIterator<Item = u64>) -> Self {
-        let status = words.next().and_then(Status::of);
-        match status.filter(|(_, count)| *count <= words.len()) {
-            Some((status, count)) => Self::Answer(status, AnswerWords::of(words.take(count))),
-            None => Self::Gone { may_have_run: true },
+    fn first_of(words: &[u64]) -> (Self, &[u64]) {
+        if let Some((first, rest)) = words.split_first()
+            && let Some((status, count)) = Status::of(*first)
+            && let Some((answer, rest)) = rest.split_at_checked(count)
+        {
+            return (Self::Answer(status, AnswerWords::of(answer)), rest);
         }
+        (Self::Gone { may_have_run: true }, &[])
     }
 }
 
@@ -69,14 +77,12 @@ const FEW: usize = 3;
 
 impl AnswerWords {
     #[inline]
-    fn of(words: impl ExactSizeIterator<Item = u64>) -> Self {
-        let count = words.len();
-        if count > FEW {
-            return Self::Many(words.collect());
+    fn of(words: &[u64]) -> Self {
+        if words.len() > FEW {
+            return Self::Many(words.into());
         }
-        let mut few = [0; FEW];
-        few.iter_mut().zip(words).for_each(|(to, from)| *to = from);
-        Self::Few(few, count)
+        let word = |index| words.get(index).copied().unwrap_or(0);
+        Self::Few([word(0), word(1), word(2)], words.len())
     }
 }
 
@@ -104,6 +110,13 @@ pub(super) enum Waiter {
     Then(Callback),
     /// Free, and the next free one.
     Free(u32),
+}
+
+/// Puts a waiter in place of one that owns nothing: it is not dropped.
+#[inline]
+fn replace_empty(place: &mut Waiter, new: Waiter) {
+    debug_assert!(matches!(place, Waiter::Free(_) | Waiter::Future(None)), "it owns something");
+    std::mem::forget(std::mem::replace(place, new));
 }
 
 /// A count of requests to third trustees that must be answered first.
@@ -154,16 +167,15 @@ impl Lane {
         let mut queue = self.queue.borrow_mut();
         let mut waiters = self.spare.borrow_mut().pop().unwrap_or_default();
         let (mut count, mut used) = (0, 0);
-        while let Some(first) = queue.front() {
-            let is_blocked = first.blocked.as_ref().is_some_and(|blocked| blocked.get() > 0);
-            if is_blocked || count == MOST_REQUESTS || used + first.words > BATCH_WORDS {
+        for next in queue.iter().take(MOST_REQUESTS) {
+            let is_blocked = next.blocked.as_ref().is_some_and(|blocked| blocked.get() > 0);
+            if is_blocked || used + next.words > BATCH_WORDS {
                 break;
             }
-            used += first.words;
+            used += next.words;
             count += 1;
-            waiters.push(first.waiter);
-            queue.pop_front();
         }
+        waiters.extend(queue.drain(..count).map(|request| request.waiter));
         if count == 0 {
             self.spare.borrow_mut().push(waiters);
             return None;
@@ -198,6 +210,7 @@ const MOST_REMOVED: usize = 1 << 16;
 /// The client's side of a pair.
 pub(super) struct Caller {
     pub(super) trustee: ThreadId,
+    pub(super) way: Way,
     pub(super) desk: DeskPlaces,
     pub(super) state: Cell<State>,
     pub(super) slots: Cell<Option<Slots>>,
@@ -230,6 +243,11 @@ pub(super) struct Caller {
     pub(super) has_failed: Cell<bool>,
     /// The looks since the trustee is dead that have found no notice.
     missed: Cell<u32>,
+    /// True if the thread's network has [direct lines](super::direct).
+    pub(super) may_call: Cell<bool>,
+    /// Where the trustee listens, while the line is being made.
+    called: Cell<Option<(SocketAddr, Duration)>>,
+    line: RefCell<Option<Line>>,
 }
 
 /// Why a function has no number in a pair.
@@ -270,9 +288,10 @@ impl Drop for Undecoded {
 }
 
 impl Caller {
-    pub(super) fn new(trustee: ThreadId, desk: DeskPlaces) -> Self {
+    pub(super) fn new(delegation: Weak<Delegation>, trustee: ThreadId, desk: DeskPlaces) -> Self {
         Self {
             trustee,
+            way: Way::new(delegation, trustee),
             desk,
             state: Cell::new(State::Opening),
             slots: Cell::new(None),
@@ -293,6 +312,9 @@ impl Caller {
             idle: Cell::default(),
             has_failed: Cell::default(),
             missed: Cell::default(),
+            may_call: Cell::default(),
+            called: Cell::default(),
+            line: RefCell::default(),
         }
     }
 
@@ -300,6 +322,12 @@ impl Caller {
     #[inline]
     pub(super) fn is_busy(&self) -> bool {
         self.lanes.iter().any(|lane| lane.is_in_flight() || !lane.queue.borrow().is_empty())
+    }
+
+    /// Returns whether requests are refused at once.
+    #[inline]
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.state.get(), State::Closing | State::Ended)
     }
 
     /// Returns whether batches are in flight.
@@ -312,6 +340,69 @@ impl Caller {
     /// Returns whether what the trustee writes may not be forwarded, to a thread that does not map the memory.
     pub(super) fn is_unforwarded(&self) -> bool {
         self.state.get() == State::Opening || self.is_trustee_mapped.get()
+    }
+
+    // ---- its line ----------------------------------------------------------------------------------------------
+
+    #[inline]
+    pub(super) fn has_line(&self) -> bool {
+        self.line.borrow().is_some()
+    }
+
+    /// Returns whether batches are in flight, and answers, or the notice, may be in mailboxes.
+    #[inline]
+    pub(super) fn awaits_mail(&self) -> bool {
+        self.is_waiting() && (self.state.get() == State::Opening || !self.is_linked())
+    }
+
+    /// Returns whether there is a line, with a connection.
+    pub(super) fn is_linked(&self) -> bool {
+        self.line.borrow().as_ref().is_some_and(Line::is_linked)
+    }
+
+    /// Returns whether the pair's line has ended.
+    pub(super) fn has_lost_line(&self) -> bool {
+        self.state.get() != State::Opening && self.line.borrow().as_ref().is_some_and(Line::has_ended)
+    }
+
+    /// Returns whether the line is being made.
+    #[cfg(target_os = "linux")]
+    #[inline]
+    pub(super) fn is_called(&self) -> bool {
+        self.called.get().is_some()
+    }
+
+    /// Makes the line. The pair is open once it is linked, or can not be. Returns whether it is.
+    #[cfg(target_os = "linux")]
+    pub(super) fn connect(&self, delegation: &Delegation, worker: &Worker) -> bool {
+        let (Some((address, since)), Some(slots)) = (self.called.get(), self.slots.get()) else {
+            return false;
+        };
+        let (mut line, now) = (self.line.borrow_mut(), worker.io.endpoint.now());
+        if line.is_none() && delegation.may_reach(address, now) {
+            *line = delegation.calls(worker, address, self.trustee, slots);
+            self.called.set(Some((address, now)));
+            return line.is_none() && self.opens();
+        }
+        match &*line {
+            Some(line) if line.is_linked() => {}
+            Some(line) if !line.has_ended() && now.saturating_sub(since) < PATIENCE => return false,
+            other => {
+                if other.is_some() {
+                    delegation.can_not_reach(address, now);
+                }
+                *line = None;
+            }
+        }
+        self.opens()
+    }
+
+    /// The pair is open. Returns `true`.
+    #[cfg(target_os = "linux")]
+    fn opens(&self) -> bool {
+        self.called.set(None);
+        self.state.set(State::Open);
+        true
     }
 
     /// Counts a look at the pair. Returns how many in a row have found no request.
@@ -346,6 +437,8 @@ impl Caller {
 
     /// Gives up the pair's words: the trustee may still access them.
     pub(super) fn abandon_words(&self, delegation: &Rc<Delegation>) {
+        self.called.set(None);
+        self.line.take();
         std::mem::forget(self.block.borrow_mut().take());
         if let Some(slots) = self.slots.take() {
             delegation.removes_mailbox(slots.notice());
@@ -361,6 +454,8 @@ impl Caller {
 
     // ---- waiters -----------------------------------------------------------------------------------------------
 
+    #[allow(clippy::inline_always)] // for each request
+    #[inline(always)]
     fn add_waiter(&self, waiter: Waiter) -> u32 {
         let mut waiters = self.waiters.borrow_mut();
         let free = self.free_waiter.get();
@@ -368,9 +463,11 @@ impl Caller {
             waiters.push(waiter);
             return waiters.len() as u32 - 1;
         }
-        if let Waiter::Free(next) = std::mem::replace(&mut waiters[free as usize], waiter) {
+        let place = &mut waiters[free as usize];
+        if let Waiter::Free(next) = *place {
             self.free_waiter.set(next);
         }
+        replace_empty(place, waiter);
         free
     }
 
@@ -380,18 +477,19 @@ impl Caller {
     }
 
     /// Takes the answer of a future.
-    #[inline]
+    #[allow(clippy::inline_always)] // for each request
+    #[inline(always)]
     pub(super) fn poll_waiter(&self, number: u32) -> Option<Outcome> {
-        if matches!(self.waiters.borrow()[number as usize], Waiter::Future(_)) {
+        let place = &mut self.waiters.borrow_mut()[number as usize];
+        if !matches!(place, Waiter::Answered(_)) {
             return None;
         }
-        match self.take_waiter(number) {
-            Waiter::Answered(outcome) => {
-                self.undecoded.set(self.undecoded.get() - 1);
-                Some(outcome)
-            }
-            _ => None,
-        }
+        let free = Waiter::Free(self.free_waiter.replace(number));
+        let Waiter::Answered(outcome) = std::mem::replace(place, free) else {
+            unreachable!("it is answered")
+        };
+        self.undecoded.set(self.undecoded.get() - 1);
+        Some(outcome)
     }
 
     /// Keeps the waker of a future, if it is not the thread's.
@@ -424,6 +522,7 @@ impl Caller {
     }
 
     /// Tells a waiter of its answer.
+    #[inline]
     fn tell(&self, delegation: &Rc<Delegation>, number: u32, outcome: Outcome) {
         if !self.arguments.borrow().is_empty() {
             let read = self.arguments.borrow_mut().remove(&number);
@@ -434,7 +533,7 @@ impl Caller {
         match waiter {
             Waiter::Future(waker) => {
                 let waker = waker.take();
-                *waiter = Waiter::Answered(outcome);
+                replace_empty(waiter, Waiter::Answered(outcome));
                 self.undecoded.set(self.undecoded.get() + 1);
                 drop(waiters);
                 match waker {
@@ -507,7 +606,7 @@ impl Caller {
     ) -> u32 {
         delegation.stir();
         let (waiter, lane) = (self.add_waiter(waiter), &self.lanes[lane]);
-        if matches!(self.state.get(), State::Closing | State::Ended) {
+        if self.has_ended() {
             let mut written = lane.words.borrow_mut();
             let rest = written.len() - words;
             written.truncate(rest);
@@ -564,6 +663,7 @@ impl Caller {
         if last == naming.key() { Ok(number) } else { self.other_function(delegation, naming) }
     }
 
+    #[cold]
     fn other_function(&self, delegation: &Rc<Delegation>, naming: &Naming) -> Result<u16, Unnamed> {
         let key = naming.key();
         let known = self.functions.borrow().get(&key).copied();
@@ -645,6 +745,11 @@ impl Caller {
         let slot = slots.request(number, batch);
         match here {
             Here::Mapped(host) => self.write_mapped(host, slots, slot, words, header),
+            Here::Mirrored(_) if self.has_line() => {
+                if let Some(line) = &*self.line.borrow() {
+                    line.send_batch(slot, header, words);
+                }
+            }
             Here::Hosted(_) | Here::Mirrored(_) => {
                 let (is_header_first, words) = (worker.has(Plant::HeaderFirst), words.to_vec());
                 let is_resent = worker.has(Plant::ResentBatch).then(|| Cell::new(false));
@@ -740,9 +845,14 @@ impl Caller {
                         Header::of(word, batch).filter(|header| header.kind == Kind::Answers)
                 {
                     lane.answered.set(batch);
-                    let words = host.words(slot.add(WORD_BYTES as u64), usize::from(header.words));
-                    let words = words.unwrap_or_default().iter().map(|word| word.load(Ordering::Relaxed));
-                    return match Outcome::first_of(words) {
+                    let (mut few, mut many) = ([0; 1 + FEW], Vec::new());
+                    let count = usize::from(header.words);
+                    let answer = few.get_mut(..count).unwrap_or_else(|| {
+                        many.resize(count, 0);
+                        &mut many
+                    });
+                    Here::Mapped(host).copy(slot.add(WORD_BYTES as u64), answer);
+                    return match Outcome::first_of(answer).0 {
                         // It is still to be read: there may be handles in it.
                         far @ Outcome::Answer(Status::Far, _) => {
                             self.undecoded.set(self.undecoded.get() + 1);
@@ -838,7 +948,12 @@ impl Caller {
     /// Returns what is to be read of the pair's mailboxes.
     pub(super) fn mailboxes(&self) -> Vec<Mailbox> {
         let Some(slots) = self.slots.get() else { return Vec::new() };
-        let mut mailboxes = vec![Mailbox::Words(slots.notice(), 1)];
+        let is_opening = self.state.get() == State::Opening;
+        let address = if is_opening && self.may_call.get() { ADDRESS_WORDS } else { 0 };
+        let mut mailboxes = vec![Mailbox::Words(slots.notice(), 1 + address)];
+        if self.has_line() {
+            return mailboxes;
+        }
         for (number, lane) in self.lanes.iter().enumerate() {
             let in_flight = lane.sent.get().wrapping_sub(lane.answered.get());
             let batches = (1..=in_flight).map(|ahead| lane.answered.get().wrapping_add(ahead));
@@ -854,9 +969,8 @@ impl Caller {
             waiters.reverse();
         }
         for waiter in waiters.drain(..) {
-            let outcome = Outcome::first_of(words.iter().copied());
-            let used = if let Outcome::Answer(_, words) = &outcome { 1 + words.len() } else { words.len() };
-            words = &words[used..];
+            let (outcome, rest) = Outcome::first_of(words);
+            words = rest;
             self.tell(delegation, waiter, outcome);
         }
         lane.spare.borrow_mut().push(waiters);
@@ -865,9 +979,19 @@ impl Caller {
     fn look_at_notice(&self, delegation: &Rc<Delegation>, here: Here<'_>, slots: Slots) -> bool {
         match Notice::of(here.load(slots.notice())) {
             Notice::Open { pair, is_mapped } if self.state.get() == State::Opening => {
+                if self.called.get().is_some() {
+                    return false;
+                }
                 self.bell.set(pair as usize);
                 self.is_trustee_mapped.set(is_mapped);
-                self.state.set(State::Open);
+                let mut address = [0; ADDRESS_WORDS];
+                if self.may_call.get() {
+                    here.copy(slots.address(), &mut address);
+                }
+                match address_of(address) {
+                    Some(address) => self.called.set(Some((address, Duration::MAX))),
+                    None => self.state.set(State::Open),
+                }
                 true
             }
             Notice::Gone(last) if self.state.get() != State::Ended => {
@@ -890,6 +1014,8 @@ impl Caller {
     /// The pair has ended. `outcome` is that of the requests of a batch in flight, or of those in the queue.
     fn end_with(&self, delegation: &Rc<Delegation>, outcome: impl Fn(Option<u32>) -> Outcome) {
         self.state.set(State::Ended);
+        self.called.set(None);
+        self.line.take();
         for lane in &self.lanes {
             loop {
                 let Some(waiters) = lane.in_flight.borrow_mut().pop_front() else { break };

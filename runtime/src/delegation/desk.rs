@@ -32,6 +32,7 @@ use std::rc::Rc;
 use super::attend::Stored;
 use super::caller::Blocked;
 use super::context::Context;
+use super::direct::{self, Line};
 use super::function::{Method, Shim};
 use super::looks::{Awaited, Words};
 use super::mirror::Mailbox;
@@ -164,6 +165,8 @@ pub(super) struct Pair {
     state: PairState,
     /// Results in far memory that the client has not read yet.
     results: Vec<Stored>,
+    /// Its line, if the client has connected.
+    line: Option<Line>,
 }
 
 /// What a pair's next batch waits for.
@@ -359,7 +362,9 @@ impl Desk {
             held: worker.heap().holdings.hold(at, Content::Written),
             state: PairState::Ready,
             results: Vec::new(),
+            line: None,
         };
+        let may_be_called = here.is_mirrored() && !pair.is_apart;
         let number = {
             let mut pairs = self.pairs.borrow_mut();
             let free = pairs.iter().position(Option::is_none);
@@ -371,6 +376,16 @@ impl Desk {
             number
         };
         self.active.borrow_mut().push(number);
+        #[cfg(target_os = "linux")]
+        if let Some(address) = direct::listens(worker).filter(|_| may_be_called) {
+            let write = move |worker: &Worker| {
+                let mut chain = worker.empty_chain();
+                chain.write(slots.address(), &address);
+                chain
+            };
+            // It arrives before the notice.
+            insist(worker, write, || false, |_, _| ());
+        }
         let notice = Notice::Open { pair: number as u32, is_mapped: here.is_mapped() };
         tell(worker, here, slots, clients_desk, notice, Some(&is_open));
     }
@@ -382,9 +397,9 @@ impl Desk {
     pub(super) fn mailboxes(&self) -> Vec<Mailbox> {
         let mut mailboxes = vec![Mailbox::Words(self.places.0, DESK_WORDS)];
         let pairs = self.pairs.borrow();
-        for pair in self.active.borrow().iter().filter_map(|number| pairs.get(*number)?.as_ref()) {
-            mailboxes.extend(pair.mailboxes());
-        }
+        let active = self.active.borrow();
+        let pairs = active.iter().filter_map(|number| pairs.get(*number)?.as_ref());
+        mailboxes.extend(pairs.filter(|pair| pair.direct().is_none()).flat_map(|pair| pair.mailboxes()));
         mailboxes
     }
 
@@ -393,13 +408,68 @@ impl Desk {
         let (mut mailboxes, mut active) = (Vec::new(), self.active.borrow_mut());
         for (number, pair) in self.pairs.borrow_mut().iter_mut().enumerate() {
             let Some(pair) = pair.as_mut().filter(|pair| pair.client == client) else { continue };
-            mailboxes.extend(pair.all_mailboxes());
+            if pair.direct().is_none() {
+                mailboxes.extend(pair.all_mailboxes());
+            }
             pair.looks = 0;
             if !std::mem::replace(&mut pair.is_active, true) {
                 active.push(number);
             }
         }
         mailboxes
+    }
+
+    // ---- lines -------------------------------------------------------------------------------------------------
+
+    /// Returns the number of a client's pair.
+    #[cfg(target_os = "linux")]
+    pub(super) fn pair_of(&self, client: u64, at: Address) -> Option<usize> {
+        let is_it =
+            |pair: &Pair| pair.slots.block() == at && pair.client.number().get() == client && !pair.is_apart;
+        self.pairs.borrow().iter().position(|pair| pair.as_deref().is_some_and(is_it))
+    }
+
+    /// Calls `f` with a pair's line.
+    #[cfg(target_os = "linux")]
+    pub(super) fn with_line(&self, number: usize, f: impl FnOnce(&mut Option<Line>)) {
+        if let Some(Some(pair)) = self.pairs.borrow_mut().get_mut(number) {
+            f(&mut pair.line);
+        }
+    }
+
+    /// A note has arrived on a pair's line.
+    #[cfg(target_os = "linux")]
+    pub(super) fn hears(&self, number: usize) {
+        if let Some(Some(pair)) = self.pairs.borrow_mut().get_mut(number) {
+            pair.looks = 0;
+            if !std::mem::replace(&mut pair.is_active, true) {
+                self.active.borrow_mut().push(number);
+            }
+        }
+    }
+
+    /// Returns whether there is a connection to a thread.
+    pub(super) fn is_linked_with(&self, client: ThreadId) -> bool {
+        let is_linked =
+            |pair: &Pair| pair.client == client && pair.line.as_ref().is_some_and(Line::is_linked);
+        self.pairs.borrow().iter().flatten().any(|pair| is_linked(pair))
+    }
+
+    /// Forgets the pairs whose clients have given up their lines; those that had sent nothing use mailboxes.
+    pub(super) fn forget_lost_lines(&self, worker: &Worker, here: Here<'_>) {
+        for place in &mut *self.pairs.borrow_mut() {
+            let Some(pair) = place else { continue };
+            if !pair.line.as_ref().is_some_and(Line::has_ended) {
+                continue;
+            }
+            if pair.direct().is_none() {
+                pair.line = None;
+            } else if matches!(pair.state, PairState::Ready)
+                && let Some(pair) = place.take()
+            {
+                pair.forget(worker, here);
+            }
+        }
     }
 
     /// Returns whether a client maps the memory that this thread reaches over a network: what it writes is not forwarded.
@@ -636,7 +706,8 @@ impl Desk {
         mut far: impl Iterator<Item = Option<Vec<u64>>>,
     ) {
         let mut answers = Answers { words: delegation.scratch(), ..Answers::default() };
-        let (context, way) = (Context::new(delegation, pair.client), Way::new(delegation, pair.client));
+        let (context, way) =
+            (Context::new(delegation, pair.client), Way::new(Rc::downgrade(delegation), pair.client));
         let mut in_use = InUse::new(&self.objects);
         for (index, (head, args)) in requests(words, count).enumerate() {
             let fetched;
@@ -855,9 +926,15 @@ impl Desk {
                 PairState::Answers(_) => pair.next[MAIN],
                 _ => pair.next[MAIN].wrapping_sub(1),
             };
-            let (slots, clients_desk) = (pair.slots, pair.clients_desk);
+            let (slots, clients_desk, notice) = (pair.slots, pair.clients_desk, Notice::Gone(executed));
+            // Behind the last answers. Without any, the client may have given up the line.
+            let line = pair.line.as_ref().filter(|line| line.is_linked());
+            line.inspect(|line| line.send_word(slots.notice(), notice.to_word()));
+            let is_told = line.is_some_and(Line::has_carried);
             pair.forget(worker, here);
-            tell(worker, here, slots, clients_desk, Notice::Gone(executed), None);
+            if !is_told {
+                tell(worker, here, slots, clients_desk, notice, None);
+            }
         }
         self.active.borrow_mut().clear();
         self.parked.borrow_mut().clear();
@@ -887,6 +964,11 @@ impl Pair {
     fn awaited(&self, lane: usize) -> Awaited {
         let batch = self.next[lane];
         Header::awaited(self.slots.request(lane, batch), batch, None)
+    }
+
+    /// Returns the pair's line, if its batches arrive there.
+    fn direct(&self) -> Option<&Line> {
+        self.line.as_ref().filter(|line| line.has_carried())
     }
 
     /// Returns the slots of the next batch of each lane.
@@ -928,6 +1010,9 @@ impl Pair {
         if let Here::Mapped(host) = here {
             Here::write_batch(host, slot, &answers.words, header);
             return self.clients_desk.wake(here);
+        }
+        if let Some(line) = self.direct() {
+            return line.send_batch(slot, header, &answers.words);
         }
         let words = answers.words.clone();
         let clients_desk = self.clients_desk;

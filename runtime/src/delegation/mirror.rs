@@ -17,7 +17,7 @@
 //! # Watched mailboxes
 //!
 //! On `tcp:` a memory node forwards what others write to a mailbox: the thread *watches* it, sleeps on its sockets, and the mirror is changed by what arrives. So a request takes four ways,
-//! to the memory node and on to the trustee, and back in the same manner: two round trips. Watched mailboxes are read every 20 ms only: a watch ends with its connection, and each READ renews it.
+//! to the memory node and on to the trustee, and back in the same manner: two round trips; if the two threads can not [connect](super::direct) to each other. Watched mailboxes are read every 20 ms only: a watch ends with its connection, and each READ renews it.
 //!
 //! What a process writes that maps the memory is not forwarded. So the mailboxes of a trustee or a client that is *apart* are read like unwatched ones: by a client while it awaits answers, and by
 //! a trustee while such a client has a pair. The pair's greeting is found within 20 ms.
@@ -181,6 +181,12 @@ impl Mirror {
         (first + words <= range.words.len()).then(|| f(range, first))
     }
 
+    /// Returns the number of the range that has a word.
+    #[cfg(target_os = "linux")]
+    pub(super) fn number(&self, at: Address) -> Option<u64> {
+        self.with(at, 1, |range, _| range.number)
+    }
+
     /// Returns the version of a mailbox's range.
     fn version(&self, mailbox: Mailbox) -> Option<Version> {
         self.with(mailbox.at(), 1, |range, _| range.version())
@@ -207,7 +213,7 @@ impl Mirror {
     }
 
     /// Replaces words by forwarded ones, if they were watched for this range.
-    fn put_change(&self, number: u64, at: Address, words: &[u64]) {
+    pub(super) fn put_change(&self, number: u64, at: Address, words: &[u64]) {
         self.with(at, words.len(), |range, first| {
             if range.number == number {
                 range.words[first..][..words.len()].copy_from_slice(words);
@@ -395,7 +401,7 @@ pub(super) async fn read_answers(ct: &ComputeThread, delegation: &Rc<Delegation>
     let mut pauses = Pauses::new(ct, ANSWER_DOUBLINGS);
     loop {
         let callers = delegation.callers();
-        let waiting = || callers.iter().filter(|caller| caller.is_waiting());
+        let waiting = || callers.iter().filter(|caller| caller.awaits_mail());
         let mailboxes: Vec<Mailbox> = waiting().flat_map(|caller| caller.mailboxes()).collect();
         if mailboxes.is_empty() {
             return mirror.is_awaiting.set(false);

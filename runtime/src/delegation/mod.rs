@@ -17,6 +17,7 @@
 //! | `desk` | the trustee's side |
 //! | `looks` | what a thread without work looks at, where memory is mapped |
 //! | `mirror` | mailboxes on memory nodes: both sides where threads have no memory that others can write |
+//! | `direct` | lines between threads, which carry batches instead of mailboxes |
 //! | `state` | what a thread has of all this; a *round* of its work |
 //! | `attend` | work that waits; how a thread begins and ends |
 //!
@@ -40,6 +41,7 @@ mod attend;
 mod caller;
 mod context;
 mod desk;
+mod direct;
 mod function;
 mod looks;
 mod method;

@@ -18,12 +18,15 @@
 //! Client and trustee are *apart* if one of them maps the memory of a memory node that the other one reaches over TCP. What the first one writes is not forwarded to the
 //! second one, which therefore reads it again and again; and the second one wakes the first one by an exchange of the word on which it sleeps.
 //!
+//! On `tcp:` these words are written by [direct lines](super::direct), where there are some. Then beside the notice is the address on which the trustee listens.
+//!
 //! A header is one word, and is written last: the number of the batch, of its requests and of its words. A batch of a lane with `w` slots has the slot of
 //! its number modulo `w`. A client writes batch `n` only when it has the answers to batch `n - w`; so no slot is overwritten that the other end has not
 //! read, and neither end clears one. Numbers have 32 bits: an old header is that of the batch `w` before, or of none.
 
 use std::sync::atomic::{Ordering, fence};
 
+use super::direct::ADDRESS_WORDS;
 use super::looks::Awaited;
 use super::mirror::Mirror;
 use super::state::Delegation;
@@ -73,6 +76,7 @@ pub(super) mod number {
 
 const HEAD_WORDS: usize = 16;
 const NOTICE_WORDS: usize = 8;
+const _: () = assert!(ADDRESS_WORDS < NOTICE_WORDS, "the address lies behind the notice");
 /// The words of a pair in the trustee's memory.
 pub(super) const TRUSTEES_WORDS: usize = HEAD_WORDS + SLOTS * SLOT_WORDS;
 /// The words in the client's memory, where answers have their own slots.
@@ -339,6 +343,11 @@ impl Slots {
             return self.request(lane, batch);
         }
         word(self.notice(), NOTICE_WORDS + slot(lane, batch) * SLOT_WORDS)
+    }
+
+    /// Returns where the address lies on which the trustee listens.
+    pub(super) fn address(self) -> Address {
+        word(self.notice(), 1)
     }
 
     /// Returns the first word in the client's memory.

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -24,6 +25,9 @@ use farfield_words::{Address, ThreadId};
 
 /// How long a thread sleeps without a look at anything: a client that dies can not wake it, and one of another process that stops does not.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// How long a thread does not try again to connect to an address.
+#[cfg(target_os = "linux")]
+const UNREACHABLE: Duration = Duration::from_secs(60);
 /// The most lists of words that a thread keeps.
 const MOST_SCRATCH: usize = 64;
 
@@ -76,6 +80,8 @@ pub(super) struct Delegation {
     is_watching: Cell<bool>,
     /// True once the thread has ended.
     pub(super) is_closed: Cell<bool>,
+    /// The addresses of trustees to which no line could be had, and since when.
+    unreachable: RefCell<Vec<(SocketAddr, Duration)>>,
     /// The planted bug.
     plant: Plant,
 }
@@ -90,6 +96,25 @@ impl Delegation {
     pub(super) fn mirror_of(worker: &Worker) -> &Mirror {
         let delegation = Self::service(worker).as_any().downcast_ref::<Self>();
         &delegation.expect("a thread has no other service").mirror
+    }
+
+    pub(super) fn mirror(&self) -> &Mirror {
+        &self.mirror
+    }
+
+    /// Returns whether a line to this address may be had.
+    #[cfg(target_os = "linux")]
+    pub(super) fn may_reach(&self, address: SocketAddr, now: Duration) -> bool {
+        let mut unreachable = self.unreachable.borrow_mut();
+        unreachable.retain(|(_, since)| now.saturating_sub(*since) < UNREACHABLE);
+        !unreachable.iter().any(|(other, _)| *other == address)
+    }
+
+    /// No line to this address could be had.
+    #[cfg(target_os = "linux")]
+    pub(super) fn can_not_reach(&self, address: SocketAddr, now: Duration) {
+        tracing::info!(%address, "no connection to a trustee: its requests go over a memory node");
+        self.unreachable.borrow_mut().push((address, now));
     }
 
     fn service(worker: &Worker) -> &Rc<dyn Service> {
@@ -113,6 +138,7 @@ impl Delegation {
                 is_serving: Cell::default(),
                 is_watching: Cell::default(),
                 is_closed: Cell::default(),
+                unreachable: RefCell::default(),
                 plant: Plant::ALL.iter().copied().find(|plant| worker.has(*plant)).unwrap_or(Plant::None),
             })
         })
@@ -224,18 +250,22 @@ impl Delegation {
     // ---- pairs -------------------------------------------------------------------------------------------------
 
     /// As [`caller`](Self::caller). `place` is where it was found last.
-    #[inline]
+    #[allow(clippy::inline_always)] // for each request
+    #[inline(always)]
     pub(super) fn caller_at(&self, of: &Whereabouts, place: &Cell<usize>) -> Rc<Caller> {
         let found = self.callers.borrow().get(place.get()).map(Rc::clone);
         match found {
             Some(caller) if caller.trustee == of.trustee && !caller.is_retired.get() => caller,
-            _ => {
-                let caller = self.caller(of);
-                let found = self.callers.borrow().iter().position(|other| Rc::ptr_eq(other, &caller));
-                place.set(found.unwrap_or(0));
-                caller
-            }
+            _ => self.other_caller(of, place),
         }
+    }
+
+    #[cold]
+    fn other_caller(&self, of: &Whereabouts, place: &Cell<usize>) -> Rc<Caller> {
+        let caller = self.caller(of);
+        let found = self.callers.borrow().iter().position(|other| Rc::ptr_eq(other, &caller));
+        place.set(found.unwrap_or(0));
+        caller
     }
 
     /// Returns the pair with a trustee. It is opened if there is none.
@@ -246,7 +276,7 @@ impl Delegation {
         {
             return Rc::clone(caller);
         }
-        let caller = Rc::new(Caller::new(of.trustee, of.desk));
+        let caller = Rc::new(Caller::new(self.this.clone(), of.trustee, of.desk));
         callers.push(Rc::clone(&caller));
         self.begin(Job::Open(Rc::clone(&caller)));
         self.watch();
@@ -360,7 +390,12 @@ impl Delegation {
 
     /// Executes requests of others, passes on answers, and sends what waits. Returns whether there was anything.
     pub(super) fn go_round(&self, worker: &Worker) -> bool {
-        let has_changes = self.mirror.take_changes(worker);
+        let mut has_changes = self.mirror.take_changes(worker);
+        #[cfg(target_os = "linux")]
+        if !self.is_serving.get() {
+            // Otherwise a pair is being served, and not found.
+            has_changes |= self.take_notes(worker);
+        }
         if has_changes {
             self.stir();
         }
@@ -416,8 +451,12 @@ impl Delegation {
         loop {
             let caller = self.callers.borrow().get(place).cloned();
             let Some(caller) = caller else { break };
-            if caller.is_waiting() {
+            if caller.is_waiting() || caller.has_line() {
                 has_worked |= caller.take_answers(&this, here);
+            }
+            #[cfg(target_os = "linux")]
+            if caller.is_called() {
+                has_worked |= caller.connect(&this, worker);
             }
             place += 1;
         }
@@ -431,7 +470,7 @@ impl Delegation {
             }
         }
         if let Here::Mirrored(mirror) = here
-            && self.callers.borrow().iter().any(|caller| caller.is_waiting())
+            && self.callers.borrow().iter().any(|caller| caller.awaits_mail())
             && mirror.awaits_answers()
         {
             self.begin(Job::Await);

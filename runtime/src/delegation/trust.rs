@@ -1,7 +1,8 @@
 //! `Trust<T>`: a counted handle of a value that one thread has.
 
+#![allow(clippy::inline_always)] // the steps of a request are as many instructions as the calls between them
+
 use std::any::{Any, type_name};
-use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::hint::spin_loop;
@@ -18,7 +19,7 @@ use super::desk::discard;
 use super::function::{Delegated, Method, Naming, by_position, with_context_by_position};
 use super::slots::{Here, MAIN, Refusal, RequestHead, Status, number};
 use super::state::{Delegation, Job};
-use super::way::{HANDLE_WORDS, Hold, Way, Whereabouts};
+use super::way::{Give, HANDLE_WORDS, Hold, Way, Whereabouts};
 use crate::cell::Blob;
 use crate::error::{self, Error, Result};
 use crate::io::operations::*;
@@ -26,6 +27,7 @@ use crate::pointer::RemotePtr;
 use crate::pointer::counted::STORED_HANDLE;
 use crate::session::ComputeThread;
 use farfield_fabric::host::{Host, first_line};
+use farfield_fabric::stall::Waiting;
 use farfield_macros::remote;
 use farfield_sim::Plant;
 use farfield_words::fingerprint;
@@ -136,7 +138,9 @@ impl ComputeThread {
 /// Arguments that do not fit into a request, and have to be stored first. If the request is never made, the handles in them are taken back.
 struct Unsent<A: Message> {
     words: Vec<u64>,
-    way: Option<Way>,
+    caller: Rc<Caller>,
+    /// What other trustees must know before the request is sent; `None` once they were told.
+    gives: Option<Vec<Give>>,
     args: PhantomData<fn() -> A>,
 }
 
@@ -151,14 +155,10 @@ enum Begun<A: Message, W> {
 }
 
 /// Sends what other trustees must know of a message before it is sent.
-#[inline]
-fn tell_others(delegation: &Rc<Delegation>, way: &Way) -> Option<Blocked> {
-    if way.has_gives() { tell_some(delegation, way) } else { None }
-}
-
-fn tell_some(delegation: &Rc<Delegation>, way: &Way) -> Option<Blocked> {
+#[cold]
+fn tell_others(delegation: &Rc<Delegation>, gives: Vec<Give>) -> Option<Blocked> {
     let blocked = Blocked::default();
-    for give in way.take_gives() {
+    for give in gives {
         delegation.tell_of(give, &blocked);
     }
     Some(blocked).filter(|_| !delegation.has(Plant::LateGive))
@@ -166,8 +166,8 @@ fn tell_some(delegation: &Rc<Delegation>, way: &Way) -> Option<Blocked> {
 
 impl<A: Message> Drop for Unsent<A> {
     fn drop(&mut self) {
-        if let Some(way) = &self.way {
-            drop(A::read(&mut Reader::new(&self.words, way)));
+        if self.gives.is_some() {
+            drop(A::read(&mut Reader::new(&self.words, &self.caller.way)));
         }
     }
 }
@@ -210,12 +210,12 @@ impl<T: 'static> Trust<T> {
     /// # Errors
     /// See [`Trust`]. [`Error::InvalidArgument`] if the function is one of a shared library, or the handle is another thread's.
     #[track_caller]
-    pub fn apply<A: Message, R: Message>(
-        &self,
-        ct: &ComputeThread,
+    pub fn apply<'a, A: Message, R: Message>(
+        &'a self,
+        ct: &'a ComputeThread,
         args: A,
         function: fn(&mut T, A) -> R,
-    ) -> impl Future<Output = Result<R>> {
+    ) -> impl Future<Output = Result<R>> + 'a {
         let given_at = Location::caller();
         self.call(
             ct,
@@ -230,24 +230,24 @@ impl<T: 'static> Trust<T> {
     /// # Errors
     /// Those of [`apply`](Self::apply).
     #[track_caller]
-    pub fn apply_with<A: Message, R: Message>(
-        &self,
-        ct: &ComputeThread,
+    pub fn apply_with<'a, A: Message, R: Message>(
+        &'a self,
+        ct: &'a ComputeThread,
         args: A,
         function: fn(&mut T, &Context<'_>, A) -> R,
-    ) -> impl Future<Output = Result<R>> {
+    ) -> impl Future<Output = Result<R>> + 'a {
         let given_at = Location::caller();
         self.call(ct, args, move || with_context_by_position(function, given_at), function)
     }
 
     /// Calls a method of a `#[delegated]` impl.
-    pub(super) fn call_method<A: Message, R: Message>(
-        &self,
-        ct: &ComputeThread,
+    pub(super) fn call_method<'a, A: Message, R: Message>(
+        &'a self,
+        ct: &'a ComputeThread,
         method: &'static Method,
         args: A,
-        here: impl FnOnce(&mut T, &Context<'_>, A) -> R,
-    ) -> impl Future<Output = Result<R>> {
+        here: impl FnOnce(&mut T, &Context<'_>, A) -> R + 'static,
+    ) -> impl Future<Output = Result<R>> + 'a {
         self.call(ct, args, move || Naming::Method(method), here)
     }
 
@@ -303,7 +303,7 @@ impl<T: 'static> Trust<T> {
             wait_until(ct, || !caller.is_full()).await;
             (caller, number) = self.still(delegation, &naming, caller, number)?;
         }
-        let waiter = self.then(naming, then);
+        let waiter = Self::then(naming, then);
         if let Begun::Large(unsent, waiter) = self.begin(None, delegation, &caller, number, args, waiter) {
             self.send_large(ct, delegation, &naming, (caller, number), unsent, waiter).await?;
         }
@@ -326,7 +326,7 @@ impl<T: 'static> Trust<T> {
         let (caller, number) = self.named(delegation, &naming)?;
         let this = Rc::clone(delegation);
         let then = move |result| then(result, &Reaction::new(&this));
-        let waiter = self.then(naming, then);
+        let waiter = Self::then(naming, then);
         match self.begin(None, delegation, &caller, number, args, waiter) {
             Begun::InQueue(_) | Begun::Answered(_) => Ok(()),
             Begun::Large(unsent, _) => Err(too_large(unsent.words.len())),
@@ -367,6 +367,7 @@ impl<T: 'static> Trust<T> {
     }
 
     /// Returns the pair with the trustee, and the function's number in it.
+    #[inline(always)]
     fn named(&self, delegation: &Rc<Delegation>, naming: &Naming) -> Result<(Rc<Caller>, u16)> {
         let caller = delegation.caller_at(&self.hold.of, &self.hold.caller);
         let number =
@@ -387,7 +388,7 @@ impl<T: 'static> Trust<T> {
 
     /// Puts a request into the queue, unless its arguments are too large. `waiter` makes its waiter, for the pair in whose queue it is. One that is awaited by the only task of a thread
     /// is asked directly, in the memory that `alone` maps.
-    #[inline]
+    #[inline(always)]
     fn begin<A: Message, W: FnOnce(&Rc<Caller>) -> Waiter>(
         &self,
         alone: Option<&Host>,
@@ -397,11 +398,11 @@ impl<T: 'static> Trust<T> {
         args: A,
         waiter: W,
     ) -> Begun<A, W> {
-        let way = Way::new(delegation, self.trustee());
         let head = RequestHead { function, object: self.hold.of.object, words: 0, is_far: false };
-        match caller.write_request(head, |words| args.write(&mut Writer::new(words, &way))) {
+        match caller.write_request(head, |words| args.write(&mut Writer::new(words, &caller.way))) {
             Ok(words) => {
-                let blocked = tell_others(delegation, &way);
+                let has_gives = caller.way.has_gives();
+                let blocked = if has_gives { tell_others(delegation, caller.way.take_gives()) } else { None };
                 let Some((host, slots)) = alone.filter(|_| blocked.is_none()).zip(caller.direct()) else {
                     let waiter = waiter(caller);
                     return Begun::InQueue(caller.enqueue_written(delegation, MAIN, words, blocked, waiter));
@@ -414,7 +415,10 @@ impl<T: 'static> Trust<T> {
                     }
                 }
             }
-            Err(words) => Begun::Large(Unsent { words, way: Some(way), args: PhantomData }, waiter),
+            Err(words) => {
+                let (caller, gives) = (Rc::clone(caller), Some(caller.way.take_gives()));
+                Begun::Large(Unsent { words, caller, gives, args: PhantomData }, waiter)
+            }
         }
     }
 
@@ -433,7 +437,8 @@ impl<T: 'static> Trust<T> {
         }
         let stored = store(ct, self.hold.of.desk.0, &unsent.words).await?;
         let (caller, function) = self.still(delegation, naming, caller, number)?;
-        let blocked = unsent.way.take().and_then(|way| tell_others(delegation, &way));
+        let gives = unsent.gives.take().filter(|gives| !gives.is_empty());
+        let blocked = gives.and_then(|gives| tell_others(delegation, gives));
         let place = stored.place();
         let object = self.hold.of.object;
         let head = RequestHead { function, object, words: place.len() as u8, is_far: true };
@@ -444,21 +449,35 @@ impl<T: 'static> Trust<T> {
 
     /// Makes the waiter of a request whose result `then` receives.
     fn then<R: Message>(
-        &self,
         naming: Naming,
         then: impl FnOnce(Result<R>) + 'static,
     ) -> impl FnOnce(&Rc<Caller>) -> Waiter + 'static {
-        let trustee = self.trustee();
         move |caller| {
             let caller = Rc::clone(caller);
             let then = move |delegation: &Rc<Delegation>, outcome: Outcome| {
-                receive(delegation, &caller, trustee, naming, outcome, then);
+                receive(delegation, &caller, move || naming, outcome, then);
             };
             Waiter::Then(Box::new(then))
         }
     }
 
+    /// Reads a result that lies in far memory.
+    async fn read_far<R: Message>(
+        &self,
+        ct: &ComputeThread,
+        caller: &Rc<Caller>,
+        naming: impl FnOnce() -> Naming,
+        place: &[u64],
+    ) -> Result<R> {
+        let (at, words) = read_place(place);
+        let _undecoded = Undecoded::of(caller);
+        let read = read_patiently(ct, at, words).await;
+        release(&self.hold.delegation, &self.hold.of, at);
+        decode(caller, naming, read.ok().as_deref())
+    }
+
     /// Calls a function of this thread's own value.
+    #[inline(never)]
     fn call_here<A, R>(
         &self,
         delegation: &Rc<Delegation>,
@@ -500,56 +519,20 @@ impl<T: 'static> Trust<T> {
         result
     }
 
-    async fn call<A: Message, R: Message>(
-        &self,
-        ct: &ComputeThread,
+    /// Makes a request, which is awaited.
+    #[inline]
+    fn call<'a, A: Message, R: Message, N, H>(
+        &'a self,
+        ct: &'a ComputeThread,
         args: A,
-        naming: impl FnOnce() -> Naming,
-        here: impl FnOnce(&mut T, &Context<'_>, A) -> R,
-    ) -> Result<R> {
-        let delegation = self.delegation(ct)?;
-        let naming = naming();
-        if self.trustee() == ct.id() {
-            return self.call_here(delegation, &naming, args, here);
-        }
-        let (mut caller, number) = self.named(delegation, &naming)?;
-        let alone =
-            ct.worker().io.endpoint.mapped().filter(|_| ct.has_one_task() && delegation.serves_nobody());
-        let waiter = |_: &Rc<Caller>| Waiter::Future(None);
-        let waiter = match self.begin(alone, delegation, &caller, number, args, waiter) {
-            Begun::Answered(outcome) => return settle(delegation, self.trustee(), &naming, outcome),
-            Begun::InQueue(waiter) => waiter,
-            Begun::Large(unsent, waiter) => {
-                let pair = (caller, number);
-                let sent = self.send_large(ct, delegation, &naming, pair, unsent, waiter).await?;
-                caller = sent.0;
-                sent.1
-            }
-        };
-        caller.flush_early(ct.worker());
-        let answer = Answer::<R> {
-            ct,
-            caller: &caller,
-            trustee: self.trustee(),
-            naming,
-            waiter: Cell::new(Some(waiter)),
-            is_alone: ct.has_one_task(),
-            result: PhantomData,
-        };
-        let _waiting = ct.waits_for(|| {
-            format!("the answer of the trustee, thread {}, to `{}`", self.trustee(), naming.describe())
-        });
-        let outcome = answer.await;
-        match outcome {
-            Outcome::Answer(Status::Far, place) => {
-                let (at, words) = read_place(&place);
-                let _undecoded = Undecoded::of(&caller);
-                let read = read_patiently(ct, at, words).await;
-                release(delegation, &self.hold.of, at);
-                decode(delegation, self.trustee(), &naming, read.ok().as_deref())
-            }
-            outcome => settle(delegation, self.trustee(), &naming, outcome),
-        }
+        naming: N,
+        here: H,
+    ) -> Call<'a, T, A, R, N, H>
+    where
+        N: Fn() -> Naming + Copy + 'static,
+        H: FnOnce(&mut T, &Context<'_>, A) -> R + 'static,
+    {
+        Call { trust: self, ct, naming, step: Step::New(Some((args, here))) }
     }
 
     // ---- far memory --------------------------------------------------------------------------------------------
@@ -567,7 +550,7 @@ impl<T: 'static> Trust<T> {
         let edge = self.hold.detach();
         if of.trustee != delegation.me() {
             let blocked = Blocked::default();
-            let give = super::way::Give { of, from: Some(delegation.me()), to: None, edge };
+            let give = Give { of, from: Some(delegation.me()), to: None, edge };
             delegation.tell_of(give, &blocked);
             wait_until(ct, || blocked.get() == 0).await;
         }
@@ -600,19 +583,10 @@ impl<T: 'static> Trust<T> {
         }
         let args = [edge as u64, (edge >> 64) as u64];
         let (caller, waiter) = delegation.ask(&of, number::JOIN, &args, Waiter::Future(None));
-        let naming = Naming::Method(const { &Method::new("Trust::open", 0, |_, _, _, _| Ok(())) });
-        let answer = Answer::<()> {
-            ct,
-            caller: &caller,
-            trustee: of.trustee,
-            naming,
-            waiter: Cell::new(Some(waiter)),
-            is_alone: false,
-            result: PhantomData,
-        };
+        let naming = || Naming::Method(const { &Method::new("Trust::open", 0, |_, _, _, _| Ok(())) });
         // If this future is dropped, the trustee has an edge that the thread does not know: it is the thread's share, and ends with it.
-        let outcome = answer.await;
-        settle::<()>(&delegation, of.trustee, &naming, outcome)?;
+        let outcome = Answer::<(), _>::new(ct, Rc::clone(&caller), naming, waiter).await;
+        settle::<()>(&caller, naming, outcome)?;
         Ok(Self { hold: delegation.hold(of, edge), value: PhantomData })
     }
 
@@ -625,7 +599,7 @@ impl<T: 'static> Trust<T> {
         let (of, edge) = read_stored(stored, ct).await?;
         if of.trustee != delegation.me() {
             let blocked = Blocked::default();
-            let give = super::way::Give { of, from: None, to: Some(delegation.me()), edge };
+            let give = Give { of, from: None, to: Some(delegation.me()), edge };
             delegation.tell_of(give, &blocked);
             wait_until(ct, || blocked.get() == 0).await;
         }
@@ -665,20 +639,19 @@ fn release(delegation: &Rc<Delegation>, of: &Whereabouts, at: farfield_words::Ad
 fn receive<R: Message>(
     delegation: &Rc<Delegation>,
     caller: &Rc<Caller>,
-    trustee: ThreadId,
-    naming: Naming,
+    naming: impl FnOnce() -> Naming + 'static,
     outcome: Outcome,
     then: impl FnOnce(Result<R>) + 'static,
 ) {
     let Outcome::Answer(Status::Far, place) = outcome else {
-        return then(settle(delegation, trustee, &naming, outcome));
+        return then(settle(caller, naming, outcome));
     };
     let (at, words) = read_place(&place);
-    let of = Whereabouts { trustee, desk: caller.desk, object: 0 };
-    let undecoded = Undecoded::of(caller);
+    let of = Whereabouts { trustee: caller.trustee, desk: caller.desk, object: 0 };
+    let (caller, undecoded) = (Rc::clone(caller), Undecoded::of(caller));
     let then = move |delegation: &Rc<Delegation>, words: Option<Vec<u64>>| {
         release(delegation, &of, at);
-        let result = decode(delegation, trustee, &naming, words.as_deref());
+        let result = decode(&caller, naming, words.as_deref());
         drop(undecoded);
         then(result);
     };
@@ -686,40 +659,40 @@ fn receive<R: Message>(
 }
 
 /// Returns the result of an answer that is in a slot.
-fn settle<R: Message>(
-    delegation: &Rc<Delegation>,
-    trustee: ThreadId,
-    naming: &Naming,
-    outcome: Outcome,
-) -> Result<R> {
+#[inline(always)]
+fn settle<R: Message>(caller: &Caller, naming: impl FnOnce() -> Naming, outcome: Outcome) -> Result<R> {
     match outcome {
-        Outcome::Answer(Status::Done, words) => decode(delegation, trustee, naming, Some(&words)),
+        Outcome::Answer(Status::Done, words) => decode(caller, naming, Some(&words)),
+        other => Err(failure(caller.trustee, &naming(), other)),
+    }
+}
+
+/// Returns why there is no result.
+#[cold]
+fn failure(trustee: ThreadId, naming: &Naming, outcome: Outcome) -> Error {
+    match outcome {
         Outcome::Answer(Status::Panicked, words) => {
             let message = String::read(&mut Reader::new(&words, &()));
-            Err(panicked(naming, trustee, message.unwrap_or_default()))
+            panicked(naming, trustee, message.unwrap_or_default())
         }
-        Outcome::Answer(Status::Refused(refusal), _) => Err(refused(naming, trustee, refusal.reason())),
-        Outcome::Answer(Status::NoRoom | Status::Far, _) => {
-            Err(refused(naming, trustee, "it was called, and there is no far memory for its result"))
+        Outcome::Answer(Status::Refused(refusal), _) => refused(naming, trustee, refusal.reason()),
+        Outcome::Answer(Status::Done | Status::NoRoom | Status::Far, _) => {
+            refused(naming, trustee, "it was called, and there is no far memory for its result")
         }
         Outcome::Gone { may_have_run } => {
-            Err(Error::from(error::TrusteeGone { trustee, function: naming.describe(), may_have_run }))
+            Error::from(error::TrusteeGone { trustee, function: naming.describe(), may_have_run })
         }
     }
 }
 
-fn decode<R: Message>(
-    delegation: &Rc<Delegation>,
-    trustee: ThreadId,
-    naming: &Naming,
-    words: Option<&[u64]>,
-) -> Result<R> {
-    let way = Way::new(delegation, trustee);
+#[inline(always)]
+fn decode<R: Message>(caller: &Caller, naming: impl FnOnce() -> Naming, words: Option<&[u64]>) -> Result<R> {
     let result = words.and_then(|words| {
-        let mut reader = Reader::new(words, &way);
+        let mut reader = Reader::new(words, &caller.way);
         R::read(&mut reader).filter(|_| reader.is_empty())
     });
-    result.ok_or_else(|| refused(naming, trustee, "it was called, and its result can not be decoded"))
+    result
+        .ok_or_else(|| refused(&naming(), caller.trustee, "it was called, and its result can not be decoded"))
 }
 
 #[cold]
@@ -758,25 +731,164 @@ fn too_large(words: usize) -> Error {
     Error::from(error::InvalidArgument { argument: "args", value, reason })
 }
 
+/// A request, and the wait for its answer. It is no async function: the request and its answer are most of what a client's processor does for it, and are passed on in few copies.
+struct Call<'a, T, A: Message, R: Message, N: Fn() -> Naming + Copy + 'static, H> {
+    trust: &'a Trust<T>,
+    ct: &'a ComputeThread,
+    naming: N,
+    step: Step<'a, A, R, N, H>,
+}
+
+enum Step<'a, A: Message, R: Message, N: Fn() -> Naming + Copy + 'static, H> {
+    /// The arguments, and what is called if the value is the thread's own.
+    New(Option<(A, H)>),
+    Waits(Answer<'a, R, N>),
+    /// It waits for something else first, or last.
+    Slow(Pin<Box<dyn Future<Output = Result<R>> + 'a>>),
+}
+
+// The future in its box is pinned, and nothing else is polled in place.
+impl<T, A: Message, R: Message, N: Fn() -> Naming + Copy, H> Unpin for Call<'_, T, A, R, N, H> {}
+
+impl<'a, T: 'static, A: Message, R: Message, N, H> Call<'a, T, A, R, N, H>
+where
+    N: Fn() -> Naming + Copy + 'static,
+    H: FnOnce(&mut T, &Context<'_>, A) -> R + 'static,
+{
+    #[inline]
+    fn begin(&mut self, context: &mut TaskContext<'_>) -> Poll<Result<R>> {
+        let Self { trust, ct, naming, ref mut step } = *self;
+        let Step::New(begun) = step else { panic!("not polled after completion") };
+        let Some((args, here)) = begun.take() else { panic!("not polled after completion") };
+        let delegation = trust.delegation(ct)?;
+        let function = naming();
+        if trust.trustee() == ct.id() {
+            return Poll::Ready(trust.call_here(delegation, &function, args, here));
+        }
+        let (caller, number) = trust.named(delegation, &function)?;
+        let worker = ct.worker();
+        let is_alone = ct.has_one_task();
+        let alone = worker.io.endpoint.mapped().filter(|_| is_alone && delegation.serves_nobody());
+        // A round finds the answer, and wakes the waker.
+        let waker = Some(context.waker()).filter(|waker| !worker.has_waker(waker)).cloned();
+        match trust.begin(alone, delegation, &caller, number, args, |_| Waiter::Future(waker)) {
+            Begun::Answered(outcome) => Poll::Ready(settle(&caller, naming, outcome)),
+            Begun::InQueue(waiter) => {
+                caller.flush_early(worker);
+                // Of all others the answer can not be there.
+                let is_to_poll = is_alone || caller.has_ended();
+                self.step = Step::Waits(Answer::new(ct, caller, naming, waiter));
+                if is_to_poll {
+                    return self.poll_answer(context);
+                }
+                ct.io().task_stack.makes_step();
+                Poll::Pending
+            }
+            Begun::Large(unsent, makes) => self.goes_on_with(context, async move {
+                let (caller, waiter) =
+                    trust.send_large(ct, delegation, &function, (caller, number), unsent, makes).await?;
+                caller.flush_early(ct.worker());
+                let outcome = Answer::<R, N>::new(ct, Rc::clone(&caller), naming, waiter).await;
+                match outcome {
+                    Outcome::Answer(Status::Far, place) => trust.read_far(ct, &caller, naming, &place).await,
+                    outcome => settle(&caller, naming, outcome),
+                }
+            }),
+        }
+    }
+
+    #[inline(always)]
+    fn poll_answer(&mut self, context: &mut TaskContext<'_>) -> Poll<Result<R>> {
+        let Step::Waits(answer) = &mut self.step else { panic!("not polled after completion") };
+        let Some(outcome) = answer.take(context) else { return Poll::Pending };
+        let Self { trust, ct, naming, .. } = *self;
+        if let Outcome::Answer(Status::Far, place) = outcome {
+            let caller = Rc::clone(&answer.caller);
+            return self
+                .goes_on_with(context, async move { trust.read_far(ct, &caller, naming, &place).await });
+        }
+        Poll::Ready(settle(&answer.caller, naming, outcome))
+    }
+
+    #[cold]
+    fn goes_on_with(
+        &mut self,
+        context: &mut TaskContext<'_>,
+        what: impl Future<Output = Result<R>> + 'a,
+    ) -> Poll<Result<R>> {
+        self.step = Step::Slow(Box::pin(what));
+        Pin::new(self).poll(context)
+    }
+}
+
+impl<T: 'static, A: Message, R: Message, N, H> Future for Call<'_, T, A, R, N, H>
+where
+    N: Fn() -> Naming + Copy + 'static,
+    H: FnOnce(&mut T, &Context<'_>, A) -> R + 'static,
+{
+    type Output = Result<R>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Result<R>> {
+        let this = self.get_mut();
+        match &mut this.step {
+            Step::Waits(_) => this.poll_answer(context),
+            Step::New(..) => this.begin(context),
+            Step::Slow(what) => what.as_mut().poll(context),
+        }
+    }
+}
+
 /// How often a thread with one task looks for an answer before it does anything else: less than a microsecond.
 const LOOKS: u32 = 32;
 
 /// The answer to a request that is awaited.
-struct Answer<'a, R: Message> {
+struct Answer<'a, R: Message, N: Fn() -> Naming + Copy + 'static> {
     ct: &'a ComputeThread,
-    caller: &'a Rc<Caller>,
-    trustee: ThreadId,
-    naming: Naming,
+    caller: Rc<Caller>,
+    naming: N,
     /// `None` once it was taken.
-    waiter: Cell<Option<u32>>,
-    /// True if the thread's only task waits.
-    is_alone: bool,
+    waiter: Option<u32>,
+    /// For reports of stalls.
+    _waiting: Option<Waiting>,
     result: PhantomData<fn() -> R>,
 }
 
-impl<R: Message> Unpin for Answer<'_, R> {}
+impl<R: Message, N: Fn() -> Naming + Copy> Unpin for Answer<'_, R, N> {}
 
-impl<R: Message> Answer<'_, R> {
+impl<'a, R: Message, N: Fn() -> Naming + Copy> Answer<'a, R, N> {
+    #[inline(always)]
+    fn new(ct: &'a ComputeThread, caller: Rc<Caller>, naming: N, waiter: u32) -> Self {
+        let trustee = caller.trustee;
+        let waiting = ct.waits_for(|| {
+            format!("the answer of the trustee, thread {trustee}, to `{}`", naming().describe())
+        });
+        Self { ct, caller, naming, waiter: Some(waiter), _waiting: waiting, result: PhantomData }
+    }
+
+    /// Returns the answer if it is there. Else the waker is woken when it is.
+    #[inline(always)]
+    fn take(&mut self, context: &mut TaskContext<'_>) -> Option<Outcome> {
+        let Some(waiter) = self.waiter else { panic!("not polled after completion") };
+        let outcome = self.caller.poll_waiter(waiter).or_else(|| self.look_again(waiter, context))?;
+        self.waiter = None;
+        Some(outcome)
+    }
+
+    #[inline(never)]
+    fn look_again(&self, waiter: u32, context: &mut TaskContext<'_>) -> Option<Outcome> {
+        self.ct.io().task_stack.makes_step();
+        if self.ct.has_one_task()
+            && let Some(outcome) = self.look_closely(waiter)
+        {
+            return Some(outcome);
+        }
+        // A round finds the answer, and wakes the waker.
+        let waker = Some(context.waker()).filter(|waker| !self.ct.worker().has_waker(waker));
+        self.caller.set_waker(waiter, waker);
+        None
+    }
+
     /// Sends the request, and looks for its answer for about as long as it takes where memory is mapped. The thread has no other task, whose request could share the
     /// batch.
     fn look_closely(&self, waiter: u32) -> Option<Outcome> {
@@ -801,37 +913,30 @@ impl<R: Message> Answer<'_, R> {
     }
 }
 
-impl<R: Message> Future for Answer<'_, R> {
+impl<R: Message, N: Fn() -> Naming + Copy> Future for Answer<'_, R, N> {
     type Output = Outcome;
 
-    fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Outcome> {
-        let Some(waiter) = self.waiter.get() else { panic!("not polled after completion") };
-        if let Some(outcome) = self.caller.poll_waiter(waiter) {
-            self.waiter.set(None);
-            return Poll::Ready(outcome);
-        }
-        self.ct.io().task_stack.makes_step();
-        if self.is_alone
-            && let Some(outcome) = self.look_closely(waiter)
-        {
-            self.waiter.set(None);
-            return Poll::Ready(outcome);
-        }
-        // A round finds the answer, and wakes the waker.
-        let waker = Some(context.waker()).filter(|waker| !self.ct.worker().has_waker(waker));
-        self.caller.set_waker(waiter, waker);
-        Poll::Pending
+    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Outcome> {
+        self.take(context).map_or(Poll::Pending, Poll::Ready)
     }
 }
 
-impl<R: Message> Drop for Answer<'_, R> {
+impl<R: Message, N: Fn() -> Naming + Copy + 'static> Drop for Answer<'_, R, N> {
+    #[inline(always)]
     fn drop(&mut self) {
-        let Some(waiter) = self.waiter.take() else { return };
-        let (trustee, naming) = (self.trustee, self.naming);
-        let caller = Rc::clone(self.caller);
+        if let Some(waiter) = self.waiter {
+            self.abandon(waiter);
+        }
+    }
+}
+
+impl<R: Message, N: Fn() -> Naming + Copy> Answer<'_, R, N> {
+    #[cold]
+    fn abandon(&self, waiter: u32) {
+        let (caller, naming) = (Rc::clone(&self.caller), self.naming);
         let delegation = Delegation::of(self.ct.worker());
         let unwanted = move |delegation: &Rc<Delegation>, outcome: Outcome| {
-            receive::<R>(delegation, &caller, trustee, naming, outcome, drop);
+            receive::<R>(delegation, &caller, naming, outcome, drop);
         };
         self.caller.abandon_waiter(waiter, &delegation, Box::new(unwanted));
     }

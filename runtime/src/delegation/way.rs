@@ -46,11 +46,11 @@ pub(super) struct Give {
     pub(super) edge: u128,
 }
 
-/// The way of a message: between this thread and another.
+/// The way of messages: between this thread and another.
 pub(super) struct Way {
-    delegation: Rc<Delegation>,
+    delegation: Weak<Delegation>,
     other: ThreadId,
-    /// What other trustees must know before the message is sent.
+    /// What other trustees must know before the message that is being written is sent.
     gives: RefCell<Vec<Give>>,
 }
 
@@ -75,8 +75,8 @@ impl Whereabouts {
 }
 
 impl Way {
-    pub(super) fn new(delegation: &Rc<Delegation>, other: ThreadId) -> Self {
-        Self { delegation: Rc::clone(delegation), other, gives: RefCell::default() }
+    pub(super) fn new(delegation: Weak<Delegation>, other: ThreadId) -> Self {
+        Self { delegation, other, gives: RefCell::default() }
     }
 
     #[inline]
@@ -91,12 +91,12 @@ impl Way {
 
     /// Sends a handle.
     pub(super) fn send(&self, hold: Rc<Hold>, to: &mut Writer<'_>) {
-        let of = hold.of;
+        let (of, delegation) = (hold.of, Rc::clone(&hold.delegation));
         let edge = hold.detach();
-        let (me, owner) = (self.delegation.me(), of.trustee);
+        let (me, owner) = (delegation.me(), of.trustee);
         let give = Give { of, from: Some(me), to: Some(self.other), edge };
         if owner == me {
-            self.delegation.gives_own(Give { from: None, ..give });
+            delegation.gives_own(Give { from: None, ..give });
         } else if owner != self.other {
             self.gives.borrow_mut().push(give);
         }
@@ -109,11 +109,11 @@ impl Way {
         for word in &mut words {
             *word = from.take()?;
         }
-        let (of, edge) = Whereabouts::of_words(words)?;
-        if of.trustee == self.delegation.me() {
-            self.delegation.gives_own(Give { of, from: Some(self.other), to: None, edge });
+        let ((of, edge), delegation) = (Whereabouts::of_words(words)?, self.delegation.upgrade()?);
+        if of.trustee == delegation.me() {
+            delegation.gives_own(Give { of, from: Some(self.other), to: None, edge });
         }
-        Some(self.delegation.hold(of, edge))
+        Some(delegation.hold(of, edge))
     }
 }
 

@@ -226,12 +226,16 @@ pub(crate) trait Sleeping: Detaching {
     #[inline(never)]
     fn looks_for_others(&self) -> bool {
         let parker = &self.idle_state().parker;
-        let (mut left, mut served) = (LOOKS_FOR_OTHERS, 0);
+        // On a network only the endpoint's own look finds something.
+        let endpoint = &self.io().endpoint;
+        let is_network = endpoint.mapped().is_none() && endpoint.virtual_time().is_none();
+        let looks = if is_network { 1 } else { LOOKS_FOR_OTHERS };
+        let (mut left, mut served) = (looks, 0);
         while left > 0 && served < MOST_SERVED {
             if self.serves_others() {
                 // Clients that are served again and again need no poll of this thread's own future.
                 served += 1;
-                left = LOOKS_FOR_OTHERS;
+                left = looks;
                 if parker.is_woken() {
                     break;
                 }

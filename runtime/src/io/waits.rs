@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use farfield_fabric::stall::{Task, Waiting, Waits as Table};
+use farfield_fabric::stall::{DescribeWait, Task, Waiting, Waits as Table};
 use farfield_sim::KEEPER_TASK;
 use farfield_words::{Address, ThreadId};
 
@@ -76,11 +76,16 @@ pub(crate) trait Waits: Operations {
     }
 
     /// Enters a wait that is not a retry loop's, until the result is dropped.
+    #[inline]
     fn waits_for(&self, what: impl FnOnce() -> String) -> Option<Waiting> {
         let waits = self.io().stalls.as_ref()?;
-        let text = what();
-        Some(waits.enter(self.waiting_task(), 0, 0, Box::new(move |_| text.clone())))
+        Some(waits.enter(self.waiting_task(), 0, 0, describe(what())))
     }
+}
+
+#[cold]
+fn describe(text: String) -> DescribeWait {
+    Box::new(move |_| text.clone())
 }
 
 impl<T: Thread> Waits for T {}

@@ -13,6 +13,7 @@
 //! - other threads may take over its claims: names in the [directory](crate::directory), and [locks](crate::Lock);
 //! - it can be *evicted*. The evictor adds its own identity to the record's state, by CAS, so there is one evictor. Then it clears the slot,
 //!   which may have held back the epoch, and frees the record. If the evictor dies meanwhile, another process replaces it in the same way.
+//!   If an operation of a live evictor fails, its thread [finishes the eviction](Unfinished) the next time.
 //!
 //! Invariant: a slot whose record is free is 0. So a process that takes a record inherits no announcement.
 //!
@@ -28,7 +29,7 @@ use crate::segment::control::{self, EpochPage, Record, SLOT_PAGES, SLOTS_HERE, S
 use crate::segment::decode;
 use crate::segment::record::Places;
 use crate::session::ComputeThread;
-use farfield_fabric::chain::Slot;
+use farfield_fabric::chain::{RawChain, Slot};
 use farfield_words::Address;
 use farfield_words::ThreadId;
 
@@ -163,18 +164,10 @@ impl ComputeThread {
         }
     }
 
-    /// Clears a slot and frees its record, whose `state` only this thread may change.
-    ///
-    /// The next process takes the record before it writes the record's words. Until then others see what the last process has left there. So a record
-    /// that names a group is cleared of it.
+    /// [Vacates](vacate) a slot and its record. One round trip.
     async fn vacate(&self, places: Places, state: RecordState, has_group: bool) -> Result<()> {
         let mut chain = self.empty_chain();
-        chain.write(places.slot, &[0]);
-        if has_group {
-            chain.write(Record::group(places.record), &[0; 3]);
-        }
-        // A CAS, since joining processes try to take the record by CAS.
-        chain.replace(places.record, state.to_word(), 0);
+        vacate(&mut chain, places, state, has_group);
         self.submit(chain).await.map(drop)
     }
 
@@ -229,7 +222,8 @@ impl ComputeThread {
     /// still write.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the process is no member, or is alive.
+    /// [`Error::InvalidArgument`] if the process is no member, or is alive; those of access to far memory. After such an error the process may be half
+    /// evicted: this thread finishes it when it calls this again, and another process when this one has ended.
     pub async fn evict(&self, process: u32) -> Result<()> {
         let invalid = |reason| {
             let value = process.to_string().into();
@@ -239,17 +233,25 @@ impl ComputeThread {
             return invalid("there is no process of this number");
         }
         match self.cluster().shared.is_process_gone(process) {
-            Some(true) => self.evict_gone(|_| false).await.map(drop),
+            Some(true) => {
+                // The keeper is another task of this thread, and evicts, too.
+                while Unfinished::take(self).is_none() {
+                    self.yield_now().await;
+                }
+                self.evict_gone(|_| false).await.map(drop)
+            }
             Some(false) => invalid("it is alive: end it, and it is evicted"),
             None => invalid("its memory node does not know whether it is alive"),
         }
     }
 
     /// Evicts the processes that are gone, and returns their number. `silent` returns whether a live process has been silent
-    /// for longer than its lease. Such a process is disconnected first, on fabrics that can do so.
+    /// for longer than its lease. Such a process is disconnected first, on fabrics that can do so. Two round trips for each evicted process.
+    /// None while another task of the thread evicts.
     pub(crate) async fn evict_gone(&self, mut silent: impl FnMut(&SeenMember) -> bool) -> Result<usize> {
         let shared = &self.cluster().shared;
         let Some(me) = self.process.member().map(|member| member.identity) else { return Ok(0) };
+        let Some(mut unfinished) = Unfinished::take(self) else { return Ok(0) };
         let mut members = self.members().await?;
         let mut has_asked = false;
         for member in members.iter().filter(|member| member.identity != me && !member.is_gone()) {
@@ -270,24 +272,79 @@ impl ComputeThread {
             |identity| members.iter().any(|member| member.identity == identity && !member.is_gone());
         let mut evicted = 0;
         for gone in members.iter().filter(|member| member.is_gone()) {
-            if gone.state.evictor().is_some_and(is_here) {
-                continue;
-            }
-            let (state, claim) =
-                (gone.words.state, RecordState::Evicting { process: gone.identity, evictor: me });
-            if self.compare_exchange_word(gone.places.record, state, claim.to_word()).await? != state {
-                continue;
+            let claim = RecordState::Evicting { process: gone.identity, evictor: me };
+            if gone.state != claim || !unfinished.has(gone.identity) {
+                if gone.state.evictor().is_some_and(is_here) {
+                    continue;
+                }
+                // Before the CAS, whose outcome may stay unknown.
+                unfinished.processes.push(gone.identity);
+                let state = gone.words.state;
+                if self.compare_exchange_word(gone.places.record, state, claim.to_word()).await? != state {
+                    unfinished.remove(gone.identity);
+                    continue;
+                }
             }
             // Before the record is free: if this process dies afterwards, another evictor would not find it.
             self.run.process_evicted(gone.identity);
-            self.fetch_add_word(control::evictions(), 1).await?;
-            self.fetch_add_word(control::unclean_exits(), 1).await?;
-            self.fetch_add_word(control::left_bytes(), gone.words.held_bytes).await?;
-            self.vacate(gone.places, claim, gone.words.group != 0).await?;
+            let mut chain = self.empty_chain();
+            chain.fetch_add(control::evictions(), 1);
+            chain.fetch_add(control::unclean_exits(), 1);
+            chain.fetch_add(control::left_bytes(), gone.words.held_bytes);
+            vacate(&mut chain, gone.places, claim, gone.words.group != 0);
+            self.submit(chain).await?;
+            unfinished.remove(gone.identity);
             tracing::info!(process = gone.identity, "evicted a process that has ended without leaving");
             evicted += 1;
         }
+        // The remaining ones are evicted, by a chain whose response was lost, or by another process.
+        unfinished.processes.clear();
         Ok(evicted)
+    }
+}
+
+/// Clears a slot and frees its record, whose `state` only the chain's thread may change.
+///
+/// The next process takes the record before it writes the record's words. Until then others see what the last process has left there. So a record
+/// that names a group is cleared of it.
+fn vacate(chain: &mut RawChain, places: Places, state: RecordState, has_group: bool) {
+    chain.write(places.slot, &[0]);
+    if has_group {
+        chain.write(Record::group(places.record), &[0; 3]);
+    }
+    // A CAS, since joining processes try to take the record by CAS.
+    chain.replace(places.record, state.to_word(), 0);
+}
+
+/// The processes whose eviction a thread has begun and not finished: an operation has failed, or a future was dropped. One task of the thread has
+/// the list at a time, and evicts.
+///
+/// A failed chain may have taken effect. If the record were vacated again then, the slot of the next process that has it would be cleared. So a task
+/// takes the list before it reads the records: the thread's operations take effect in order, so a record in this process's claim that is read then
+/// has not been vacated, and will not be by any other chain.
+struct Unfinished<'a> {
+    ct: &'a ComputeThread,
+    processes: Vec<u32>,
+}
+
+impl<'a> Unfinished<'a> {
+    /// `None` if another task of the thread evicts.
+    fn take(ct: &'a ComputeThread) -> Option<Self> {
+        ct.unfinished_evictions.take().map(|processes| Self { ct, processes })
+    }
+
+    fn has(&self, process: u32) -> bool {
+        self.processes.contains(&process)
+    }
+
+    fn remove(&mut self, process: u32) {
+        self.processes.retain(|other| *other != process);
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.ct.unfinished_evictions.set(Some(std::mem::take(&mut self.processes)));
     }
 }
 

@@ -176,7 +176,10 @@ impl Worker {
                 return Ok(Some(run));
             }
             self.give_surplus();
-            self.give_way().await;
+            // The other thread has gone on. Where operations complete immediately, a task that gave way here would wait until the thread's other tasks wait, too, or have ended.
+            if self.io.endpoint.immediate().is_none() {
+                self.give_way().await;
+            }
         }
     }
 

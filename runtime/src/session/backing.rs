@@ -201,7 +201,11 @@ impl Backing {
                 Endpoint::Sim(Sim::new(world.clone(), thread.unwrap_or_default() as u32))
             }
             #[cfg(target_os = "linux")]
-            Self::Tcp(client) => Endpoint::Tcp(TcpEndpoint::new(client, thread, stalls)),
+            Self::Tcp(client) => {
+                let endpoint = TcpEndpoint::new(client, thread, stalls);
+                let peers = endpoint.peers();
+                Endpoint::Tcp(endpoint, peers)
+            }
             #[cfg(feature = "_verbs")]
             Self::Verbs(client) => Endpoint::Verbs(Verbs::new(client, thread, stalls)),
         }

@@ -32,6 +32,8 @@ pub struct ComputeThread {
     pub(crate) buffers: ChainBuffers,
     /// True once its end is announced to the run's other threads and processes.
     has_departed: Cell<bool>,
+    /// The processes that it has begun to evict, unless a task of it is evicting: see `membership/members.rs`.
+    pub(crate) unfinished_evictions: Cell<Option<Vec<u32>>>,
     /// Its number among the threads of the run.
     index: usize,
     pub(crate) run: Arc<Run>,
@@ -111,6 +113,7 @@ impl ComputeThread {
             worker: Worker::new(io, parts),
             buffers: ChainBuffers::default(),
             has_departed: Cell::new(false),
+            unfinished_evictions: Cell::new(Some(Vec::new())),
             index: run.threads_before() + index,
             run: Arc::clone(run),
             cluster: cluster.clone(),

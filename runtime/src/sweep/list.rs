@@ -8,13 +8,20 @@ use crate::error::Result;
 use crate::io::operations::*;
 use crate::memory::candidates::{BlockRange, Candidates};
 use crate::memory::map::Map;
-use crate::segment::grid::Use;
+use crate::segment::grid::{Grid, Use};
 use crate::segment::{control, decode};
 use crate::session::ComputeThread;
 use farfield_words::WORD_BYTES;
 
 /// The divisor of free memory that bounds the size of a list.
 const FREE_SHARE: u64 = 8;
+
+/// The bytes of a block for a list: a power of two, up to the largest blocks with a class. Lists differ in size from one sweep to the next. If each had a
+/// block of its own size, each would take another chunk, whose free blocks are candidates of the next sweep and make its list longer.
+fn block_bytes(grid: &Grid, words: usize) -> u64 {
+    let bytes = (words * WORD_BYTES) as u64;
+    if bytes > grid.chunk_bytes() / 2 { bytes } else { bytes.next_power_of_two() }
+}
 
 impl ComputeThread {
     /// Returns the maximum size of a list, in words: other allocations must not run out of memory because of it.
@@ -40,7 +47,7 @@ impl ComputeThread {
         let number = (u64::from(round.me) + 1) << 32 | u64::from(count) << 1;
         let candidates = Candidates::new(number, ranges);
         let words = candidates.to_words(ranges);
-        let list = self.take_control_block((words.len() * WORD_BYTES) as u64).await?;
+        let list = self.take_control_block(block_bytes(&self.heap().grid, words.len())).await?;
         pace.list.set(Some(list));
         // If this process dies, the next sweeper finds the list here.
         self.write_word(control::own_list_of_candidates(), list.address.bits()).await?;
@@ -95,5 +102,25 @@ impl ComputeThread {
             self.retire_block(list);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farfield_words::geometry::Geometry;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn lists_of_all_sizes_take_few_sizes_of_blocks() {
+        for segment_bytes in [64 << 10, 256 << 10, 1 << 30] {
+            let grid = Grid::new(Geometry::new(1, 1, segment_bytes).unwrap());
+            let largest = grid.chunk_bytes() as usize / 2 / WORD_BYTES;
+            let sizes: BTreeSet<u64> = (2..=largest).map(|words| block_bytes(&grid, words)).collect();
+            assert!(sizes.len() <= 10 && sizes.last() == Some(&(grid.chunk_bytes() / 2)), "{sizes:?}");
+            for words in 2..2 * largest {
+                assert!(block_bytes(&grid, words) >= (words * WORD_BYTES) as u64, "{words} words");
+            }
+        }
     }
 }

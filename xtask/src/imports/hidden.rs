@@ -8,8 +8,13 @@ use syn::spanned::Spanned;
 use syn::{Attribute, Fields, ImplItem, Item, ItemMod, Meta, TraitItem, UseTree, Visibility};
 
 /// The number of hidden public items of each crate; 0 if it is not listed.
-pub(super) const LISTED: &[(&str, usize)] =
-    &[("farfield", 74), ("farfield-words", 5), ("farfield-macros", 1), ("farfield-collections", 7)];
+pub(super) const LISTED: &[(&str, usize)] = &[
+    ("farfield", 75),
+    ("farfield-fabric", 1),
+    ("farfield-words", 5),
+    ("farfield-macros", 1),
+    ("farfield-collections", 7),
+];
 
 /// A public item that is hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]

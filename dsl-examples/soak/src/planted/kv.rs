@@ -54,8 +54,8 @@ pub(super) const BUGS: &[Planted] = &[
         edits: &[(
             "\
             self.settle(ct).await?;
-            if let Some(page) = lock(&lane.unsettled).take() {",
-            "if let Some(page) = lock(&lane.unsettled).take() {",
+            let settled = lock(&lane.unsettled).take();",
+            "let settled = lock(&lane.unsettled).take();",
         )],
         invariant: "a page is full when all WRITEs of its records are over",
         why: "it is evicted, and its records are read from far memory before they have arrived there",
@@ -112,6 +112,18 @@ pub(super) const BUGS: &[Planted] = &[
         why: "when the newer one has died, the older one is found again",
         caught_by: Check::Error,
         needs_faults: true,
+    },
+    Planted {
+        name: "kv_opening_ignores_the_order_of_pages",
+        structure: Structure::SmallKeyValueStore,
+        edits: &[(
+            "let age = |record: &Record| (record.page.sequence, record.place.first);",
+            "let age = |record: &Record| record.place.first;",
+        )],
+        invariant: "of two live records of a key, opening takes the one in the page that was filled later",
+        why: "the value of a stale page comes back",
+        caught_by: Check::Linearizability,
+        needs_faults: false,
     },
     Planted {
         name: "kv_buries_a_record_before_the_new_one_is_added",

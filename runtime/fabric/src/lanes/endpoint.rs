@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use super::client::Client;
 use super::lane::Lane;
 use super::node::{Connector, Network, Route};
 use super::pipeline::Target;
-use super::sets::{Lanes, OwnSet};
+use super::sets::{self, Lanes, OwnSet};
 use super::wire::Wire;
 use crate::chain::{Op, RawChain};
 use crate::error::Result;
@@ -27,6 +28,8 @@ const WATCHING_ROUNDS_PER_YIELD: u32 = 1;
 /// can not wake it.
 const ROUNDS_PER_NAP: u32 = 64;
 const NAP: Duration = Duration::from_millis(1);
+/// The rounds between two looks at watched words, of a thread to which others send something else.
+const ROUNDS_PER_WATCH: u32 = 8;
 /// The rounds after which a thread without chains in flight sleeps, and the duration of its sleep.
 const ROUNDS_PER_SLEEP: u32 = 256;
 const SLEEP: Duration = Duration::from_micros(20);
@@ -34,7 +37,7 @@ const SLEEP: Duration = Duration::from_micros(20);
 /// One thread's access to far memory.
 #[allow(private_bounds)] // each network has an alias with its own
 pub struct LaneEndpoint<N: Network> {
-    client: Arc<Client<N>>,
+    pub(crate) client: Arc<Client<N>>,
     geometry: Geometry,
     /// The way to each segment.
     routes: Arc<[Route]>,
@@ -265,6 +268,49 @@ impl<N: Network> LaneEndpoint<N> {
         }
     }
 
+    /// As [`idle`](Endpoint::idle), for a thread to which others send something else, too: `look` looks for it, and `other` becomes readable when it arrives.
+    pub(crate) fn idle_beside(&self, look: impl FnOnce() -> bool, other: Option<BorrowedFd<'_>>) {
+        // What is watched changes rarely then: only the others are looked at in most rounds.
+        let mut has_found = self.poll_lanes() | look();
+        if self.is_watching.get() && self.idle.get().is_multiple_of(ROUNDS_PER_WATCH) {
+            has_found |= self.poll_watches();
+        }
+        self.rest(has_found, other);
+    }
+
+    /// A round of each lane. Returns whether a chain is done.
+    #[allow(clippy::inline_always)] // it is what an awaited operation costs
+    #[inline(always)]
+    fn poll_lanes(&self) -> bool {
+        let mut completed = false;
+        match &self.lanes {
+            Lanes::Own(set) | Lanes::Watched(set) => {
+                for lane in &mut *set.borrow_mut() {
+                    completed |= lane.poll_round(self.looks);
+                }
+            }
+            Lanes::Shared(_) => completed = self.poll_shared_round(),
+        }
+        completed
+    }
+
+    /// After a round: lets other threads run, or sleeps until something may have arrived, also by `other`, if there was nothing for a while.
+    #[allow(clippy::inline_always)] // likewise
+    #[inline(always)]
+    fn rest(&self, has_found: bool, other: Option<BorrowedFd<'_>>) {
+        let idle = if has_found { 0 } else { self.idle.get().saturating_add(1) };
+        self.idle.set(idle);
+        if idle >= ROUNDS_PER_SLEEP && !self.is_underway() && !self.is_watching.get() {
+            // The thread waits for other threads, or for a time: no completion of its own will arrive.
+            match other {
+                Some(other) => sets::wait_for(other, NAP),
+                None => std::thread::sleep(SLEEP),
+            }
+        } else if idle >= self.rounds_per_yield() && !(idle >= ROUNDS_PER_NAP && self.lanes.nap(NAP, other)) {
+            std::thread::yield_now();
+        }
+    }
+
     #[inline]
     fn rounds_per_yield(&self) -> u32 {
         let waits_for_others = N::Wire::WATCHES && self.is_watching.get() && !self.is_underway();
@@ -365,26 +411,11 @@ impl<N: Network> Endpoint for LaneEndpoint<N> {
     ///
     /// A software device runs on the same processors: a thread that only polls would keep it from running.
     fn idle(&self) {
-        let mut completed = false;
-        match &self.lanes {
-            Lanes::Own(set) | Lanes::Watched(set) => {
-                for lane in &mut *set.borrow_mut() {
-                    completed |= lane.poll_round(self.looks);
-                }
-            }
-            Lanes::Shared(_) => completed = self.poll_shared_round(),
-        }
+        let mut has_found = self.poll_lanes();
         if N::Wire::WATCHES && self.is_watching.get() {
-            completed |= self.poll_watches();
+            has_found |= self.poll_watches();
         }
-        let idle = if completed { 0 } else { self.idle.get().saturating_add(1) };
-        self.idle.set(idle);
-        if idle >= ROUNDS_PER_SLEEP && !self.is_underway() && !self.is_watching.get() {
-            // The thread waits for other threads, or for a time: no completion of its own will arrive.
-            std::thread::sleep(SLEEP);
-        } else if idle >= self.rounds_per_yield() && !(idle >= ROUNDS_PER_NAP && self.lanes.nap(NAP)) {
-            std::thread::yield_now();
-        }
+        self.rest(has_found, None);
     }
 
     /// Returns the doorbells rung on its lanes since it was made, including those of other threads that share them.

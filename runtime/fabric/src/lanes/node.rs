@@ -42,14 +42,14 @@ pub(crate) trait Network: Send + Sync {
 
 /// A memory node, as a client knows it.
 pub(crate) struct Node<N: Network> {
-    network: Arc<N>,
-    position: NodePosition,
+    pub(crate) network: Arc<N>,
+    pub(crate) position: NodePosition,
     /// The number of its first segment in the cluster, and this process's number.
     first_segment: u16,
     process: u32,
     /// Its address as in the URL, and resolved.
     name: Box<str>,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     timeout: Duration,
     incarnation: u64,
     segments: Vec<Segment>,

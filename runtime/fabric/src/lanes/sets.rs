@@ -6,6 +6,7 @@
 
 use std::cell::{RefCell, RefMut};
 use std::ops::{Deref, DerefMut};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -58,10 +59,10 @@ impl<C: Connect> Lanes<C> {
         }
     }
 
-    /// Sleeps until a completion, or watched words, may have arrived on a lane of the thread's own, at most for `most`. Returns whether it has slept: not if the network
-    /// can not wake the thread, or other threads use the lanes.
+    /// Sleeps until a completion, or watched words, may have arrived on a lane of the thread's own, or `other` is readable; at most for `most`. Returns whether it has slept: not
+    /// if the network can not wake the thread, or other threads use the lanes.
     #[cold]
-    pub(crate) fn nap(&self, most: Duration) -> bool {
+    pub(crate) fn nap(&self, most: Duration, other: Option<BorrowedFd<'_>>) -> bool {
         let (Self::Own(set) | Self::Watched(set)) = self else { return false };
         let mut set = set.borrow_mut();
         let mut under_way = set.iter().filter(|lane| lane.is_under_way() || lane.is_watching());
@@ -74,6 +75,11 @@ impl<C: Connect> Lanes<C> {
                 return false;
             };
             *wait = PollFd::from_borrowed_fd(descriptor, PollFlags::IN);
+            count += 1;
+        }
+        if let Some(other) = other {
+            let Some(wait) = waits.get_mut(count) else { return false };
+            *wait = PollFd::from_borrowed_fd(other, PollFlags::IN);
             count += 1;
         }
         let timeout = Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() };
@@ -118,6 +124,14 @@ impl<C: Connect> DerefMut for Using<'_, C> {
 fn locked<C: Connect>(lane: &Mutex<Lane<C>>) -> MutexGuard<'_, Lane<C>> {
     // A panic under the lock is a bug; the state it leaves is no worse than a lost connection.
     lock(lane, || "a thread that shares the lane, and posts on it or connects it anew".to_owned())
+}
+
+/// Sleeps until a descriptor is readable, at most for `most`, which is less than a second.
+#[cold]
+pub(crate) fn wait_for(descriptor: BorrowedFd<'_>, most: Duration) {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: most.subsec_nanos().into() };
+    // After an interruption the thread looks again.
+    let _ = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&timeout));
 }
 
 /// Makes a set for several threads.

@@ -11,15 +11,17 @@ pub struct TcpConfig {
     pub nodes: NodesConfig,
     /// True if all bytes are encrypted and authenticated, not only the proofs of the secret.
     pub encrypt: bool,
+    /// True if compute threads connect to each other for delegation.
+    pub direct: bool,
 }
 
 impl TcpConfig {
     /// The options that only this fabric has.
-    pub const OPTIONS: &'static str = "`timeout`, `lanes`, `lane-policy`, `secret-file`, `encrypt`";
+    pub const OPTIONS: &'static str = "`timeout`, `lanes`, `lane-policy`, `secret-file`, `encrypt`, `direct`";
 
     /// Parses the memory nodes, the part of a URL behind `tcp://`.
     pub fn new(nodes: &str) -> Result<Self, String> {
-        Ok(Self { nodes: NodesConfig::new(nodes)?, encrypt: true })
+        Ok(Self { nodes: NodesConfig::new(nodes)?, encrypt: true, direct: true })
     }
 
     /// Sets an option. Returns whether it exists.
@@ -30,14 +32,16 @@ impl TcpConfig {
         number: impl Fn(u64, u64) -> Result<u64, String>,
         duration: impl FnOnce() -> Result<Duration, String>,
     ) -> Result<bool, String> {
-        if name == "encrypt" {
-            self.encrypt = match value {
-                "yes" => true,
-                "no" => false,
-                _ => return Err(format!("encrypt={value} is neither `yes` nor `no`")),
-            };
-            return Ok(true);
-        }
-        self.nodes.set(name, value, number, duration)
+        let switch = match name {
+            "encrypt" => &mut self.encrypt,
+            "direct" => &mut self.direct,
+            _ => return self.nodes.set(name, value, number, duration),
+        };
+        *switch = match value {
+            "yes" => true,
+            "no" => false,
+            _ => return Err(format!("{name}={value} is neither `yes` nor `no`")),
+        };
+        Ok(true)
     }
 }

@@ -405,7 +405,7 @@ fn execute(node: &mut Node, frame: &[u8], answer: &mut Vec<u8>) -> Result<(), St
 }
 
 /// Has the kernel find out in some 20 s that the other end has ended without closing the connection.
-fn keep_alive(socket: BorrowedFd<'_>) -> rustix::io::Result<()> {
+pub(super) fn keep_alive(socket: BorrowedFd<'_>) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, Duration::from_secs(10))?;
     sockopt::set_tcp_keepintvl(socket, Duration::from_secs(3))?;

@@ -1,4 +1,4 @@
-//! A client's end of a connection: the socket, its channel, and the bytes that have arrived.
+//! A compute process's end of a connection: the socket, its channel, and the bytes that have arrived.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,18 +6,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use super::channel::{
-    Channel, HEAD_BYTES, Handshake, MAX_BODY_BYTES, MAX_CONTENT_BYTES, Preamble, answer, first_record,
+    Channel, HEAD_BYTES, Handshake, MAX_BODY_BYTES, MAX_CONTENT_BYTES, PREAMBLE_BYTES, Preamble, answer,
+    first_record, seal_answer,
 };
+use super::connection::keep_alive;
 use crate::handshake::Secret;
 use crate::question::Transport;
 use crate::stall::blocked;
 
-/// Room for the bytes of two of the longest records.
-const INPUT_BYTES: usize = 2 * (HEAD_BYTES + MAX_BODY_BYTES);
-
 /// What has become of a line.
 pub(super) const CLOSED: &str = "it has closed the connection";
 const SILENT: &str = "it does not answer";
+const TOO_LONG: &str = "a record is longer than any of its kind";
 
 pub(crate) struct Line {
     stream: TcpStream,
@@ -45,7 +45,22 @@ pub(super) enum Arrival {
 }
 
 impl Line {
-    /// Connects and makes the channel.
+    /// A line without a channel, with room for records whose bodies have at most so many bytes.
+    fn new(stream: TcpStream, body_bytes: usize) -> Result<Self, String> {
+        stream.set_nodelay(true).map_err(reason)?;
+        Ok(Self {
+            stream,
+            channel: Channel::Plain,
+            input: vec![0; 2 * (HEAD_BYTES + body_bytes)].into(),
+            start: 0,
+            end: 0,
+            room: vec![0; body_bytes].into(),
+            output: Vec::new(),
+            sent: 0,
+        })
+    }
+
+    /// Connects to a memory node and makes the channel.
     ///
     /// # Errors
     /// The reason, in one line.
@@ -56,18 +71,23 @@ impl Line {
         deadline: Instant,
     ) -> Result<Self, String> {
         let _waiting = blocked(|| format!("the memory node at {address} to answer"));
+        Self::open_for(MAX_BODY_BYTES, address, secret, preamble, deadline)
+    }
+
+    /// Connects and makes the channel, for records whose bodies have at most so many bytes.
+    ///
+    /// # Errors
+    /// The reason, in one line.
+    pub(super) fn open_for(
+        body_bytes: usize,
+        address: SocketAddr,
+        secret: &Secret,
+        preamble: Preamble,
+        deadline: Instant,
+    ) -> Result<Self, String> {
         let stream = TcpStream::connect_timeout(&address, remaining(deadline)?).map_err(reason)?;
-        stream.set_nodelay(true).map_err(reason)?;
-        let mut line = Self {
-            stream,
-            channel: Channel::Plain,
-            input: vec![0; INPUT_BYTES].into(),
-            start: 0,
-            end: 0,
-            room: vec![0; MAX_BODY_BYTES].into(),
-            output: preamble.to_bytes().to_vec(),
-            sent: 0,
-        };
+        let mut line = Self::new(stream, body_bytes)?;
+        line.output.extend(preamble.to_bytes());
         if preamble.is_sealed {
             let (handshake, message) =
                 Handshake::begin(secret, preamble).map_err(|error| error.to_string())?;
@@ -76,6 +96,41 @@ impl Line {
             line.channel = handshake.complete(&message)?;
         }
         Ok(line)
+    }
+
+    /// Makes the channel of a connection that another process has opened by [`open_for`](Self::open_for). It is sealed if `is_sealed`, or if the other one asks for that.
+    ///
+    /// # Errors
+    /// The reason, in one line.
+    pub(super) fn accept(
+        stream: TcpStream,
+        body_bytes: usize,
+        secret: &Secret,
+        is_sealed: bool,
+        deadline: Instant,
+    ) -> Result<Self, String> {
+        let mut line = Self::new(stream, body_bytes)?;
+        while line.end < PREAMBLE_BYTES {
+            line.wait(deadline)?;
+        }
+        let bytes = line.input.first_chunk().copied().unwrap_or_default();
+        line.start = PREAMBLE_BYTES;
+        let preamble = Preamble::parse(bytes)?;
+        if preamble.is_sealed {
+            let message = line.receive_bare(deadline)?;
+            let (channel, message) = Handshake::answer(secret, preamble, &message)?;
+            line.answer(&message, deadline)?;
+            line.channel = channel;
+        } else if is_sealed {
+            return Err("the other end asks for a channel that is not sealed".to_owned());
+        }
+        Ok(line)
+    }
+
+    /// Has the kernel report within this time that the other end takes no bytes.
+    pub(super) fn fails_after(&self, timeout: Duration) -> Result<(), String> {
+        let limited = rustix::net::sockopt::set_tcp_user_timeout(&self.stream, timeout.as_millis() as u32);
+        limited.and_then(|()| keep_alive(self.stream.as_fd())).map_err(|error| reason(error.into()))
     }
 
     /// Seals a record for [`flush`](Self::flush).
@@ -131,9 +186,14 @@ impl Line {
     /// Takes the next record that has arrived as a whole, and opens it. Returns the contents.
     ///
     /// # Errors
-    /// [`ALTERED`](super::channel::ALTERED).
+    /// [`ALTERED`](super::channel::ALTERED), or that it is too long.
     pub(super) fn record(&mut self) -> Result<Option<&[u8]>, &'static str> {
-        let Some(body) = first_record(&self.input[self.start..self.end]) else { return Ok(None) };
+        let arrived = &self.input[self.start..self.end];
+        let head = arrived.first_chunk::<HEAD_BYTES>();
+        if head.is_some_and(|head| usize::from(u16::from_le_bytes(*head)) > self.room.len()) {
+            return Err(TOO_LONG);
+        }
+        let Some(body) = first_record(arrived) else { return Ok(None) };
         self.start += HEAD_BYTES + body.len();
         self.channel.open(body, &mut self.room).map(Some)
     }
@@ -151,6 +211,32 @@ impl Line {
         }
         Ok(())
     }
+
+    /// Sends a message that [`receive`](Transport::receive) accepts.
+    pub(super) fn answer(&mut self, message: &[u8], deadline: Instant) -> Result<(), String> {
+        seal_answer(&mut self.channel, Ok(message), &mut self.output);
+        self.send_sealed(deadline)
+    }
+
+    /// Waits for bytes.
+    fn wait(&mut self, until: Instant) -> Result<(), String> {
+        self.stream.set_read_timeout(Some(remaining(until)?)).map_err(reason)?;
+        match self.fill() {
+            Ok(Arrival::Ended) => Err(CLOSED.to_owned()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(reason(error)),
+        }
+    }
+
+    /// Waits for a message that is no answer of a memory node.
+    pub(super) fn receive_bare(&mut self, until: Instant) -> Result<Vec<u8>, String> {
+        loop {
+            if let Some(contents) = self.record()? {
+                return Ok(contents.to_vec());
+            }
+            self.wait(until)?;
+        }
+    }
 }
 
 impl Transport for Line {
@@ -161,17 +247,8 @@ impl Transport for Line {
     }
 
     fn receive(&mut self, until: Instant) -> Result<Vec<u8>, String> {
-        loop {
-            if let Some(contents) = self.record()? {
-                return answer(contents).map(<[u8]>::to_vec);
-            }
-            self.stream.set_read_timeout(Some(remaining(until)?)).map_err(reason)?;
-            match self.fill() {
-                Ok(Arrival::Ended) => return Err(CLOSED.to_owned()),
-                Ok(_) => {}
-                Err(error) => return Err(reason(error)),
-            }
-        }
+        let contents = self.receive_bare(until)?;
+        answer(&contents).map(<[u8]>::to_vec)
     }
 }
 

@@ -5,9 +5,10 @@
 //! | `config` | the options of a URL |
 //! | `channel` | records, sealed by Noise or plain, and the beginning of a connection |
 //! | `frame` | batches of operations, and their answers |
-//! | `line` | a client's end of a connection |
+//! | `line` | a compute process's end of a connection |
 //! | `network` | a process's side: connections of lanes (`lanes`), and control connections |
 //! | `connection` | a memory node's end of a connection; `server` serves it |
+//! | `peers` | lines between compute threads, without a memory node between them |
 //!
 //! Threads post on lanes (`lanes`), as over RDMA. All chains that a thread's tasks have ready become one frame, which is written by one system call. The
 //! memory node's thread executes it in order and answers by one frame.
@@ -22,12 +23,14 @@ mod connection;
 mod frame;
 mod line;
 mod network;
+mod peers;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub(crate) use connection::TcpEntrance;
 pub use connection::TcpListen;
 pub use network::{Client, TcpEndpoint};
+pub use peers::{MOST_NOTE_WORDS, Peer, PeerArrival, PeerHello, PeerKey, PeerState, Peers};
 
 /// Parses bytes as each part of the protocol.
 #[cfg(any(fuzzing, test))]

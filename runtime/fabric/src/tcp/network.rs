@@ -5,12 +5,16 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::channel::{MAX_CONTENT_BYTES, Preamble, answer};
 use super::config::TcpConfig;
 use super::frame::{self, WATCH_BYTES, forwarded_in, words_of};
 use super::line::{Arrival, CLOSED, Line};
+use super::peers::{PeerNetwork, Peers};
+use crate::Endpoint as _;
 use crate::chain::SINGLE_WORDS;
 use crate::error::Result;
 use crate::handshake::{HELLO_BYTES, Secret};
@@ -32,11 +36,14 @@ const MAX_ANSWER_WORDS: usize = MAX_CONTENT_BYTES / WORD_BYTES - 1;
 pub struct Tcp {
     secret: Secret,
     preamble: Preamble,
+    peers: Option<Arc<PeerNetwork>>,
 }
 
 impl Tcp {
-    pub(super) fn new(secret: Secret, is_sealed: bool) -> Self {
-        Self { secret, preamble: Preamble { is_sealed } }
+    pub(super) fn new(secret: &Secret, config: &TcpConfig) -> Self {
+        let preamble = Preamble { is_sealed: config.encrypt };
+        let peers = || Arc::new(PeerNetwork::new(secret.clone(), preamble, config.nodes.timeout));
+        Self { secret: secret.clone(), preamble, peers: config.direct.then(peers) }
     }
 
     /// Opens a line, and sends the request.
@@ -71,7 +78,26 @@ impl Client {
         if !config.encrypt {
             tracing::warn!("connections to memory nodes are not encrypted: encrypt=no");
         }
-        Self::connect_by(Tcp::new(secret.clone(), config.encrypt), &config.nodes, secret, layout)
+        Self::connect_by(Tcp::new(secret, config), &config.nodes, secret, layout)
+    }
+}
+
+impl TcpEndpoint {
+    /// Makes the thread's lines to other compute threads, if they may connect to each other.
+    pub fn peers(&self) -> Option<Rc<Peers>> {
+        let node = self.client.nodes.first()?;
+        let network = node.network.peers.as_ref()?;
+        Some(Peers::new(Arc::clone(network), node.position.cluster, node.address))
+    }
+
+    /// As [`idle`](crate::Endpoint::idle), for a thread that has lines to others: looks for notes, too.
+    pub fn idle_with(&self, peers: &Peers) {
+        if peers.are_some() {
+            self.idle_beside(|| peers.poll(), peers.descriptor());
+        } else {
+            peers.poll();
+            self.idle();
+        }
     }
 }
 

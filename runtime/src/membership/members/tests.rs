@@ -1,5 +1,8 @@
 //! Members that die, in the simulator.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use super::*;
 use crate::segment::record::all_places;
 use crate::session::Cluster;
@@ -128,4 +131,40 @@ fn a_dead_process_is_evicted_once_even_if_evictors_die() {
         died as u64 == 4 * seeds && evicted >= died as u64,
         "{died} died, {evicted} evictions by the survivors"
     );
+}
+
+/// The link of the only survivor is cut while it evicts. In the end it has evicted the dead process, and counted it once.
+#[test]
+fn an_eviction_that_an_error_interrupts_is_finished() {
+    let (interrupted, seeds) = (AtomicUsize::new(0), if cfg!(debug_assertions) { 200 } else { 2000 });
+    for seed in 0..seeds {
+        let url = format!("sim:seed={seed},stall=15%,jitter=90%,leaks=ignore,dead=marked");
+        let cluster = Cluster::connect(&url).unwrap();
+        let simulation = cluster.simulation().unwrap();
+        let ended = cluster.run_surviving(2, async |ct| {
+            let (fault, after_ns) = match ct.index() {
+                0 => (Fault::cut(0, 0, Duration::from_micros(150)), 977 * seed % 60_000),
+                dies => (Fault::crash(dies), 311 * seed % 60_000),
+            };
+            simulation.inject(fault.at(ct.now() + Duration::from_nanos(after_ns)));
+            for _ in 0..200 {
+                // The keeper, another task of the thread, evicts, too.
+                let has_failed = ct.evict_gone(|_| false).await.is_err();
+                let unfinished = ct.unfinished_evictions.take();
+                let is_interrupted = has_failed && unfinished.as_ref().is_some_and(|list| !list.is_empty());
+                interrupted.fetch_add(is_interrupted.into(), Ordering::Relaxed);
+                ct.unfinished_evictions.set(unfinished);
+                ct.sleep(Duration::from_micros(5)).await;
+            }
+            let members = ct.members().await?;
+            assert!(members.iter().all(|member| !member.is_gone()), "{url}: {members:?}");
+            Ok(())
+        });
+        let ended = ended.unwrap_or_else(|error| panic!("{url}: {error}"));
+        assert_eq!(ended, [Some(()), None], "{url}");
+        let evictions = cluster.shared.world().unwrap().lock().peek(control::evictions());
+        assert_eq!(evictions, 1, "{url}");
+    }
+    let interrupted = interrupted.into_inner();
+    assert!(interrupted > 10, "{interrupted} evictions were interrupted");
 }
