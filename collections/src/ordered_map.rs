@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A *leaf* has keys and values, the others have *separators* and links to children. A child has the keys from its separator on, below the next one; this range never changes. An operation
-//! finds a leaf by the nodes that its handle remembers, and asks for one READ of the leaf's header, and one of the leaf.
+//! finds a leaf by the nodes that its handle remembers, and asks for one READ of the leaf.
 //!
 //! - To **insert**, or to change a value, a client claims a slot by an FAA of `claims` in the chain that reads the leaf. A second chain writes the slot, and exchanges the header by
 //!   a CAS: the new slot is live, and that of the old value is not.
@@ -38,6 +38,12 @@
 //!    was current, and is not frozen, is current.
 //! 5. An object is retired by the client that makes its link null: that of a slot which is not live. Whoever replaces a node does that with all such slots, and makes the null links of
 //!    claimed slots different from null, so that nobody can put something there any more.
+//! 6. A slot's words are `UNWRITTEN`, a random number, or null, until the client that claimed it writes them. If it writes others later, since its CAS has failed and it wants another value
+//!    now, the CAS that makes the slot live sets a bit of the header, for good.
+//!
+//! The words of a READ come in any order on a real device: one that has found a slot live may have read that slot before it was written. By (6) this shows. In a header without that bit,
+//! a live slot has the words that were written first, so a READ with no unwritten word in a live slot has found what these have. Any other is repeated, as two READs in one chain: of
+//! the header, and of the leaf behind it. So is one that finds a key or a value which is `UNWRITTEN` by chance.
 //!
 //! # What a handle remembers
 //!

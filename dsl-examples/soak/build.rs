@@ -1,7 +1,7 @@
 //! Makes a mutant of a structure for each planted bug.
 //!
-//! Writes `mutants.rs` to the output folder: a module for each bug, with the structure's real source and the bug's edits. Without the
-//! feature `mutants` it has the maps with small tables and tall towers, and the ring of mapped memory, which have no bug.
+//! Writes `mutants.rs` to the output folder: a module for each bug, with the structure's real source and the bug's edits; and `sound.rs`, with the maps
+//! with small tables and tall towers, and the ring of mapped memory, which have no bug. Without the feature `mutants` the former has none.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn main() {
 }
 
 fn run() -> Result<(), String> {
-    let (mut modules, mut table) = (small_tables()?, String::new());
+    let (mut modules, mut table) = (String::new(), String::new());
     let planted: &[&[Planted]] = if cfg!(feature = "mutants") { &planted::PLANTED } else { &[] };
     for (group, bugs) in planted.iter().enumerate() {
         for (number, bug) in bugs.iter().enumerate() {
@@ -55,7 +55,10 @@ fn run() -> Result<(), String> {
     let text =
         format!("{modules}/// A subject for each mutant.\npub static MUTANTS: &[Subject] = &[\n{table}];\n");
     let folder = env::var("OUT_DIR").map_err(|error| format!("OUT_DIR: {error}"))?;
-    fs::write(Path::new(&folder).join("mutants.rs"), text).map_err(|error| format!("mutants.rs: {error}"))
+    for (name, text) in [("mutants.rs", text), ("sound.rs", small_tables()?)] {
+        fs::write(Path::new(&folder).join(name), text).map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(())
 }
 
 /// A structure's source, as users read it.

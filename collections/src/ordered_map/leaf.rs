@@ -23,8 +23,8 @@ pub(super) struct Leaf<'g, N: Node> {
     pub(super) read: N::Value<'g>,
 }
 
-/// The leaf with a slot that an operation has claimed, and whether it has put something there.
-type Claimed<N> = (RemotePtr<N>, usize, bool);
+/// The leaf with a slot that an operation has claimed, and the value that it has put there.
+type Claimed<N, B> = (RemotePtr<N>, usize, Option<B>);
 
 /// The slot of a key, and what was made of its value.
 type Slot<R> = (usize, Option<R>);
@@ -45,15 +45,29 @@ impl<N: Node> Tree<N> {
             if let Some(leaf) = frozen.take().filter(|leaf| leaf.found.at() == found.at()) {
                 return Ok(leaf);
             }
-            let at = found.at();
-            let (header, read) = g.chain((op::load(N::header(at)), op::read(at))).submit().await?;
-            let leaf = Leaf { found, header, read };
-            if !header.is_frozen() {
+            let read = g.chain(op::read(found.at())).submit().await?;
+            let leaf = self.whole(found, read, g).await?;
+            if !leaf.header.is_frozen() {
                 return Ok(leaf);
             }
             frozen = Some(leaf);
             fresh = 2;
         }
+    }
+
+    /// Takes a leaf as it was read, or reads it again behind its header if the READ has words of a live slot from before they were written.
+    async fn whole<'g>(
+        &self,
+        found: Found<N>,
+        mut read: N::Value<'g>,
+        g: &'g Guard<'_>,
+    ) -> Result<Leaf<'g, N>> {
+        let mut header = N::header_of(&read);
+        if !g.is_immediate() && !N::is_whole(&read) {
+            let at = found.at();
+            (header, read) = g.chain((op::load(N::header(at)), op::read(at))).submit().await?;
+        }
+        Ok(Leaf { found, header, read })
     }
     // ANCHOR_END: read_leaf
 
@@ -159,25 +173,26 @@ impl<N: Node> Tree<N> {
         let (mut fresh, mut waits, mut backoff) = (1, 0, g.backoff());
         let mut frozen = None::<RemotePtr<N>>;
         let glances = N::INLINE && g.is_immediate() && !asks;
-        let mut claimed = None::<Claimed<N>>;
+        let mut claimed = None::<Claimed<N, B>>;
         loop {
             let found = self.find_leaf(Target::At(key.ordered), fresh, g).await?;
             let at = found.at();
             let prefix = found.parent.prefix(found.index, self.words);
-            let claims = claims && claimed.is_none_or(|(leaf, ..)| leaf != at);
+            let claims = claims && claimed.as_ref().is_none_or(|(leaf, ..)| *leaf != at);
             let mut leaf = None;
             let (claim, header, slot) = if glances {
                 let ((), claim, (header, slot)) = g.chain(Self::glance(at, key, claims)).submit().await?;
                 (claim, header, slot.map(|slot| (slot, None)))
             } else {
                 let claim = claims.then(|| op::fetch_add(N::claims(at), 1));
-                let (claim, header, read) =
-                    g.chain((claim, op::load(N::header(at)), op::read(at))).submit().await?;
-                leaf = Some(Leaf { found, header, read });
+                let (claim, read) = g.chain((claim, op::read(at))).submit().await?;
+                let read = self.whole(found, read, g).await?;
+                let header = read.header;
+                leaf = Some(read);
                 (claim, header, None)
             };
             if let Some(claim) = claim {
-                claimed = Some((at, claim as usize, false));
+                claimed = Some((at, claim as usize, None));
             }
             if header.is_frozen() {
                 fresh = 2;
@@ -226,7 +241,7 @@ impl<N: Node> Tree<N> {
                     return Self::give_back(claimed, entry, g);
                 }
             };
-            let Some((_, mine, is_put)) = claimed else { return Err(corrupt("no slot")) };
+            let Some((_, mine, put)) = claimed.take() else { return Err(corrupt("no slot")) };
             let word = word_of(key.ordered, prefix);
             if mine >= SLOTS {
                 let pending = Pending { header, replaced: slot, word, value: new.as_ref() };
@@ -234,22 +249,26 @@ impl<N: Node> Tree<N> {
                 if self.restructure(key.ordered, 0, at, Why::Full(header), pending, g).await? {
                     return Ok(());
                 }
-                (claimed, fresh) = (None, 2);
+                fresh = 2;
                 continue;
             }
             let mut next = header.with(mine);
             if let Some(slot) = slot {
                 next = next.without(slot);
             }
-            let new = N::make(self.entries, key, new.as_ref(), at, g).await?;
-            let old = held(mine).filter(|_| is_put);
-            let put = (
-                op::store(N::key(at, mine), word),
-                N::put(at, mine, old, new),
-                op::compare_exchange(N::header(at), header, next),
-            );
-            claimed = Some((at, mine, true));
-            if let Err(now) = g.chain(put).submit().await?.2 {
+            let is_there = put.as_ref().is_some_and(|put| put.as_ref() == new.as_ref());
+            let mut put_new = None;
+            if !is_there {
+                let made = N::make(self.entries, key, new.as_ref(), at, g).await?;
+                if put.is_some() {
+                    next = next.rewritten();
+                }
+                let old = held(mine).filter(|_| put.is_some());
+                put_new = Some((op::store(N::key(at, mine), word), N::put(at, mine, old, made)));
+            }
+            claimed = Some((at, mine, Some(new)));
+            let put = (put_new, op::compare_exchange(N::header(at), header, next));
+            if let Err(now) = g.chain(put).submit().await?.1 {
                 fresh = 1 + u8::from(now.is_frozen());
                 continue;
             }
@@ -259,12 +278,12 @@ impl<N: Node> Tree<N> {
     // ANCHOR_END: change
 
     /// Gives back a slot that was claimed in vain, if it is the last one, or unlinks what was put there.
-    fn give_back<'g>(
-        (at, slot, is_put): Claimed<N>,
+    fn give_back<'g, B>(
+        (at, slot, put): Claimed<N, B>,
         entry: impl Fn(usize) -> EntryLink<'g>,
         g: &'g Guard<'_>,
     ) -> Result<()> {
-        if is_put {
+        if put.is_some() {
             return Self::unlink_entry(at, slot, entry(slot), g);
         }
         if slot >= SLOTS {

@@ -9,6 +9,9 @@ use super::entries::{Entries, EntryLink, EntryTag, NewEntry, Sought, capacity};
 /// The slots of a node: a leaf has 1 KiB.
 pub(super) const SLOTS: usize = 60;
 
+/// What a slot's words are until they are written. A key or a value may be the same by chance: it is read a second time, then. No segment has such an address, so a sweep does not take it for one.
+pub(super) const UNWRITTEN: u64 = 0x6c8e_5cf5_70a2_4b31;
+
 /// The tag of a link to a node. In a null link, `dead` says that the slot held a node, or that no node may be put there any more.
 #[tag(level: 8, dead)]
 pub struct NodeTag;
@@ -120,6 +123,10 @@ pub trait Node: Remote {
     /// The link of a slot to an entry, or to a long separator, if such nodes have them.
     fn entry(at: RemotePtr<Self>, slot: usize) -> Option<Place<'static, TaggedLink<Blob, EntryTag>>>;
 
+    /// Returns the header, as a READ has found it.
+    fn header_of(read: &Self::Value<'_>) -> Header;
+    /// Returns whether a READ of a leaf, whose words have no order, has found what the live slots have.
+    fn is_whole(read: &Self::Value<'_>) -> bool;
     /// Returns the number of claims, the identity and the home, as a READ has found them.
     fn claims_id_home(read: &Self::Value<'_>) -> (u64, u64, u64);
     fn keys<'a>(read: &'a Self::Value<'_>) -> &'a [u64; SLOTS];
@@ -167,7 +174,7 @@ pub struct Contents<'g, N: Node> {
 
 /// What both kinds have.
 macro_rules! common {
-    () => {
+    ($($unwritten:expr)?) => {
         fn header(at: RemotePtr<Self>) -> Place<'static, Atomic<Header>> {
             at.header()
         }
@@ -182,6 +189,9 @@ macro_rules! common {
         }
         fn children(at: RemotePtr<Self>) -> Place<'static, Tail<TaggedLink<Self, NodeTag>>> {
             at.children()
+        }
+        fn header_of(read: &Self::Value<'_>) -> Header {
+            read.header
         }
         fn claims_id_home(read: &Self::Value<'_>) -> (u64, u64, u64) {
             (read.claims, read.id, read.home)
@@ -198,7 +208,8 @@ macro_rules! common {
             children: u64,
         ) -> impl Future<Output = Result<Owned<Self>>> {
             let init = Self::init(id, 0, vec![NodeWord::NULL; children as usize]);
-            Self::new_in(site, init.header(Header::of_first(0)))
+            let init = init.header(Header::of_first(0)).keys([UNWRITTEN; SLOTS]);
+            Self::new_in(site, init$(.values([$unwritten; SLOTS]))?)
         }
         fn fill(new: &mut Owned<Self>, contents: &Contents<'_, Self>) {
             let live = contents.keys.len();
@@ -222,7 +233,13 @@ impl Node for WordNode {
     type Held<'g> = u64;
     type New = u64;
     const INLINE: bool = true;
-    common!();
+    common!(UNWRITTEN);
+
+    fn is_whole(read: &Self::Value<'_>) -> bool {
+        let header = read.header;
+        let lacks = |words| header.live_with(words, UNWRITTEN).is_some();
+        !header.is_rewritten() && !lacks(&read.keys) && !lacks(&read.values)
+    }
 
     fn inline<'g>(value: &[u8]) -> Option<Self::Held<'g>> {
         value.first_chunk().map(|word| u64::from_le_bytes(*word))
@@ -253,6 +270,12 @@ impl Node for EntryNode {
     type New = NewEntry;
     const INLINE: bool = false;
     common!();
+
+    fn is_whole(read: &Self::Value<'_>) -> bool {
+        let header = read.header;
+        let has_links = header.live().all(|slot| !read.values[slot].is_null());
+        !header.is_rewritten() && header.live_with(&read.keys, UNWRITTEN).is_none() && has_links
+    }
 
     fn inline<'g>(_: &[u8]) -> Option<Self::Held<'g>> {
         None
@@ -293,6 +316,8 @@ impl Node for EntryNode {
 
 impl Header {
     const FROZEN: u64 = 1 << 63;
+    /// Set for good by who makes a slot live that he has written more than once.
+    const REWRITTEN: u64 = 1 << 61;
     /// Set in all headers: no address has it, so a sweep does not take a header for one.
     const NO_ADDRESS: u64 = 1 << 62;
     const LIVE: u64 = (1 << SLOTS) - 1;
@@ -300,6 +325,15 @@ impl Header {
     /// A header whose first slots are live.
     pub(super) const fn of_first(live: usize) -> Self {
         Self(Self::NO_ADDRESS | ((1 << live) - 1))
+    }
+
+    /// Returns whether a live slot may have had other words before it became live.
+    pub(super) fn is_rewritten(self) -> bool {
+        self.0 & Self::REWRITTEN != 0
+    }
+
+    pub(super) fn rewritten(self) -> Self {
+        Self(self.0 | Self::REWRITTEN)
     }
 
     /// Returns whether the live slots are final.
@@ -351,7 +385,7 @@ impl Header {
 
     /// Returns whether bits without a meaning are set.
     pub(super) fn is_corrupt(self) -> bool {
-        self.0 & !Self::FROZEN & !Self::LIVE != Self::NO_ADDRESS
+        self.0 & !Self::FROZEN & !Self::REWRITTEN & !Self::LIVE != Self::NO_ADDRESS
     }
 }
 

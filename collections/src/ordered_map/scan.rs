@@ -8,7 +8,7 @@ use std::ops::{Bound, RangeInclusive};
 use farfield::prelude::*;
 
 use super::entries::class;
-use super::node::{Node, NodeOf, SLOTS, Value};
+use super::node::{Header, Node, NodeOf, SLOTS, Value};
 use super::tree::{Inner, Target, Tree, word_of};
 use crate::Key;
 use crate::entry::not_an_entry;
@@ -241,13 +241,15 @@ impl<N: Node> Tree<N> {
             }
         }
         let read = |index: usize| {
-            let at = parent.children[index];
-            (op::load(N::header(at)), op::read_with(at, Box::new))
+            op::read_with(parent.children[index], |leaf| (N::header_of(&leaf), Box::new(leaf)))
         };
         let reads: Vec<_> = ahead.iter().map(|index| read(*index)).collect();
         let mut read = g.chain(reads).submit().await?;
-        // One that is frozen may have been replaced.
-        read.truncate(read.iter().position(|(header, _)| header.is_frozen()).unwrap_or(read.len()));
+        // One that is frozen may have been replaced; one that is not whole is read again, as the first one.
+        let is_usable = |(header, leaf): &(Header, Box<N::Value<'_>>)| {
+            !header.is_frozen() && (g.is_immediate() || N::is_whole(leaf))
+        };
+        read.truncate(read.iter().take_while(|leaf| is_usable(leaf)).count());
         let first;
         let mut parent = parent;
         if read.is_empty() {

@@ -1,7 +1,7 @@
 //! Subjects of the soak: structures as users use them, and planted bugs.
 
 // Mutants use the rest.
-#![cfg_attr(not(feature = "mutants"), allow(dead_code, unused_imports))]
+#![cfg_attr(any(not(feature = "mutants"), clippy, doc, test), allow(dead_code, unused_imports))]
 
 use std::marker::PhantomData;
 use std::ops::Range;

@@ -15,9 +15,9 @@ pub(super) const BUGS: &[Planted] = &[
         structure: MAP,
         edits: &[(
             "\
-                if let Err(now) = g.chain(put).submit().await?.2 {",
+                if let Err(now) = g.chain(put).submit().await?.1 {",
             "\
-                if let Err(now) = g.chain(put).submit().await?.2 {
+                if let Err(now) = g.chain(put).submit().await?.1 {
                     let again = op::compare_exchange(N::header(at), now, now.with(mine));
                     if !now.is_frozen() && g.chain(again).submit().await?.is_ok() {
                         return Ok(());
@@ -51,10 +51,10 @@ pub(super) const BUGS: &[Planted] = &[
         structure: MAP,
         edits: &[(
             "\
-                if !header.is_frozen() {
+                if !leaf.header.is_frozen() {
                     return Ok(leaf);",
             "\
-                if header.count() <= SLOTS {
+                if leaf.header.count() <= SLOTS {
                     return Ok(leaf);",
         )],
         invariant: "a reader that finds a frozen leaf reads its parent anew",
@@ -66,8 +66,8 @@ pub(super) const BUGS: &[Planted] = &[
         name: "ordered_map_scans_replaced_leaves",
         structure: MAP,
         edits: &[(
-            "read.truncate(read.iter().position(|(header, _)| header.is_frozen()).unwrap_or(read.len()));",
-            "",
+            "!header.is_frozen() && (g.is_immediate()",
+            "header.count() <= SLOTS && (g.is_immediate()",
         )],
         invariant: "a scan uses leaves that were current",
         why: "it misses keys that were inserted into what has replaced a leaf",
@@ -78,8 +78,8 @@ pub(super) const BUGS: &[Planted] = &[
         name: "ordered_map_scans_past_a_replaced_leaf",
         structure: MAP,
         edits: &[(
-            "read.truncate(read.iter().position(|(header, _)| header.is_frozen()).unwrap_or(read.len()));",
-            "read.retain(|(header, _)| !header.is_frozen());",
+            "read.truncate(read.iter().take_while(|leaf| is_usable(leaf)).count());",
+            "read.retain(is_usable);",
         )],
         invariant: "a scan goes on with the first leaf that it could not use",
         why: "forwards or backwards, it skips over a split or a merge",
@@ -193,6 +193,27 @@ pub(super) const BUGS: &[Planted] = &[
         invariant: "nothing is put into a slot of a replaced node",
         why: "an entry that comes late is never freed",
         caught_by: Check::Leak,
+        needs_faults: false,
+    },
+    Planted {
+        name: "ordered_map_trusts_what_was_not_written",
+        structure: MAP,
+        edits: &[(
+            "if !g.is_immediate() && !N::is_whole(&read) {",
+            "if !g.is_immediate() && header.is_corrupt() {",
+        )],
+        invariant: "a READ of a leaf has what its live slots have, or is repeated behind the header",
+        why: "its words have no order: it has a new header, and a slot from before it was written",
+        caught_by: Check::Linearizability,
+        needs_faults: false,
+    },
+    Planted {
+        name: "ordered_map_does_not_say_that_a_slot_was_rewritten",
+        structure: MAP,
+        edits: &[("next = next.rewritten();", "next = next.with(mine);")],
+        invariant: "a slot that was written more than once is read behind the header",
+        why: "a reader takes the value of an attempt that failed",
+        caught_by: Check::Linearizability,
         needs_faults: false,
     },
 ];

@@ -240,19 +240,27 @@ impl World {
     // ---- memory ------------------------------------------------------------------------------------------------
 
     /// Executes a chain's next `count` word accesses. An operation is recorded in the books with its last word.
+    ///
+    /// A READ or WRITE of several words begins with any of them, and goes on with the first after the last.
     fn access_words(&mut self, index: u32, mut count: usize) -> Result<()> {
         while count > 0 {
             let flight = &mut self.flights[index as usize];
             let (ops, words) = flight.chain.parts();
             let op = &ops[flight.next_op as usize];
-            let word = flight.next_word as usize;
             let actor = Actor { thread: flight.thread, task: flight.task, at: self.now };
-            let burst = count.min(op.words() - word);
-            if word == 0 {
+            if flight.accessed_words == 0 {
                 // The whole range, so that an operation with an invalid address changes nothing.
                 self.arena.words(op.at(), op.words())?;
                 self.books.check(op, actor)?;
-            } else {
+                flight.first_word = if op.words() > 1 {
+                    first_word(op.words() as u64, self.events.rng.next_u64())
+                } else {
+                    0
+                };
+            }
+            let word = (flight.first_word + flight.accessed_words) as usize % op.words();
+            let burst = count.min(op.words() - flight.accessed_words as usize).min(op.words() - word);
+            if flight.accessed_words > 0 {
                 self.books.check_again(op, word..word + burst, actor)?;
             }
             let cells = self.arena.words(op.at().add((word * WORD_BYTES) as u64), burst)?;
@@ -265,11 +273,11 @@ impl World {
             }
             count -= burst;
             flight.remaining_words -= burst as u32;
-            if word + burst < op.words() {
-                flight.next_word += burst as u32;
-                break;
+            flight.accessed_words += burst as u32;
+            if (flight.accessed_words as usize) < op.words() {
+                continue;
             }
-            (flight.next_op, flight.next_word) = (flight.next_op + 1, 0);
+            (flight.next_op, flight.accessed_words) = (flight.next_op + 1, 0);
             let record =
                 Record { actor, action: action_of(op, words), at: op_at, object: self.books.object(op_at) };
             let mut repeated = false;
@@ -301,6 +309,11 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Returns the word with which a READ or WRITE of several words begins: the first one in half of all cases.
+fn first_word(words: u64, draw: u64) -> u32 {
+    if draw >> 63 == 0 { 0 } else { scaled(words, draw as u32) as u32 }
 }
 
 /// Accesses `cells`, the words of an operation from number `word` on. Returns whether a word changed.

@@ -181,9 +181,10 @@ pub(super) struct Flight {
     pub(super) awaits_turn: bool,
     /// True if no future waits for it, although its thread has its ticket.
     pub(super) in_background: bool,
-    /// The next operation, and its next word.
+    /// The next operation, the word with which it begins, and how many words it has accessed.
     pub(super) next_op: u32,
-    pub(super) next_word: u32,
+    pub(super) first_word: u32,
+    pub(super) accessed_words: u32,
     pub(super) remaining_words: u32,
     pub(super) service_state: ServiceState,
     /// The time at which the answer leaves if the last word is not delayed.
@@ -340,7 +341,8 @@ impl World {
             awaits_turn: false,
             in_background: false,
             next_op: 0,
-            next_word: 0,
+            first_word: 0,
+            accessed_words: 0,
             remaining_words,
             service_state: ServiceState::NotBegun,
             answer_at: 0,
@@ -391,7 +393,8 @@ impl World {
             awaits_turn: false,
             in_background: false,
             next_op: 0,
-            next_word: 0,
+            first_word: 0,
+            accessed_words: 0,
             remaining_words: 0,
             service_state: ServiceState::NotBegun,
             answer_at: 0,
