@@ -392,6 +392,40 @@ fn operations_take_the_round_trips_of_the_table() {
         .unwrap();
 }
 
+/// A leaf is read again only if a key or a value is what slots have that are not written yet.
+#[test]
+fn a_leaf_is_read_by_one_read() {
+    const UNWRITTEN: u64 = 0x6c8e_5cf5_70a2_4b31;
+    Cluster::connect(EXACT)
+        .unwrap()
+        .run(1, async |ct| {
+            let map = OrderedMap::attach(OrderedMap::<u64, u64>::create(ct).await?, ct).await?;
+            let reads = async |key: u64, expected| {
+                map.contains(&key, ct).await?;
+                let before = ct.metrics().reads;
+                assert_eq!(map.get(&key, ct).await?, expected);
+                Ok::<_, farfield::Error>(ct.metrics().reads - before)
+            };
+            for key in 0..20 {
+                map.insert(&key, &(key * 10), ct).await?;
+            }
+            assert_eq!((reads(7, Some(70)).await?, reads(100, None).await?), (1, 1));
+            map.insert(&100, &UNWRITTEN, ct).await?;
+            assert_eq!(reads(100, Some(UNWRITTEN)).await?, 3);
+            map.remove(&100, ct).await?;
+            map.insert(&UNWRITTEN, &1, ct).await?;
+            assert_eq!(reads(UNWRITTEN, Some(1)).await?, 3);
+            let mut scan = map.range(15.., ct)?;
+            let mut found = Vec::new();
+            while let Some(pair) = scan.next().await? {
+                found.push(pair.0);
+            }
+            assert_eq!(found, [15, 16, 17, 18, 19, UNWRITTEN]);
+            map.destroy(ct).await
+        })
+        .unwrap();
+}
+
 #[test]
 fn an_insertion_that_splits_a_leaf_takes_three_round_trips_more() {
     Cluster::connect(EXACT)

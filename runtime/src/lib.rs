@@ -62,8 +62,8 @@
 //! # Memory model
 //!
 //! It is the same on every fabric. A word of 8 bytes is atomic. Operations on one word are sequentially consistent. A longer READ or WRITE is a
-//! sequence of word accesses and may be torn between words; the accesses are in address order, except on real devices, which promise none. The
-//! operations of a chain take effect in program order, and so do the chains of one thread to one memory node.
+//! sequence of word accesses and may be torn between words; the accesses are in address order, except on real devices, which promise none, and on
+//! `sim:words=any`. The operations of a chain take effect in program order, and so do the chains of one thread to one memory node.
 //!
 //! # Rooms
 //!

@@ -458,3 +458,46 @@ async fn an_acquisition_that_is_dropped_in_flight_releases_the_lock(ct: &Compute
     }
     Ok(root.lock().acquire(ct).await?.release().await?)
 }
+
+// ---- order of words --------------------------------------------------------------------------------------------
+
+/// A word that is read before another, which lies in front of it, may be older.
+#[test]
+fn the_words_of_a_read_have_no_order_if_it_is_asked_for() {
+    let torn = |url: &str| {
+        let cluster = Cluster::connect(url).unwrap();
+        let run = cluster.run(2, async |ct| {
+            let root = cells(ct).await?;
+            let mut torn = 0;
+            for round in 1..100 {
+                if ct.index() == 0 {
+                    // The last word first.
+                    let stores = (op::store(root.cells().at(7), round), op::store(root.cells().at(0), round));
+                    ct.pin().chain(stores).submit().await?;
+                } else {
+                    let g = ct.pin();
+                    let read = root.read(&g).await?;
+                    torn += u32::from(read.cells[7] < read.cells[0]);
+                }
+            }
+            Ok(torn)
+        });
+        run.unwrap().into_iter().sum::<u32>()
+    };
+    let all =
+        |words: &str| (0..50).map(|seed| torn(&format!("sim:seed={seed},jitter=90%{words}"))).sum::<u32>();
+    assert_eq!(all(""), 0);
+    assert!(all(",words=any") > 0);
+}
+
+/// A root is published by a WRITE of its words, and then of its state: a READ of both may find the new state and the old words.
+#[farfield::test(sim, cluster = "sim:jitter=90%,stall=3%,words=any,leaks=ignore", threads = 4, seeds = 0..1000)]
+async fn a_root_that_was_just_published_is_not_read_as_null(ct: &ComputeThread) -> Result<()> {
+    for name in ["a", "b", "c"] {
+        let root =
+            ct.root_or_init(name, async || Cells::new_in(ct, Cells::init()).await?.write(ct).await).await?;
+        assert!(!root.is_null());
+        root.cells().at(0).fetch_add(ct, 1).await?;
+    }
+    Ok(())
+}

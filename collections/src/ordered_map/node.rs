@@ -427,4 +427,37 @@ mod tests {
         });
         run.unwrap();
     }
+
+    /// Clients that change one key at the same time write other values into their slots before these become live: the header says so.
+    #[test]
+    fn a_header_says_that_a_slot_was_written_more_than_once() {
+        let (mut said, mut before) = (0, 0);
+        for seed in 0..20 {
+            let cluster = Cluster::connect(&format!("sim:seed={seed},jitter=50%,words=any")).unwrap();
+            let headers = cluster.run(4, async |ct| {
+                let root = ct.root_or_init("map", async || OrderedMap::<u64, u64>::create(ct).await).await?;
+                let map = OrderedMap::attach(root, ct).await?;
+                let header = async || {
+                    let g = ct.pin();
+                    let found = map.tree.find_leaf(Target::Last, 1, &g).await?;
+                    found.at().header().load(&g).await
+                };
+                // All want the same, and need not write it twice.
+                map.upsert(&1, &0, ct).await?;
+                ct.barrier("first").await?;
+                let first = header().await?;
+                ct.barrier("looked").await?;
+                for _ in 0..5 {
+                    map.modify(&1, |old| old.map(|old| old + 1), ct).await?;
+                }
+                ct.barrier("last").await?;
+                assert_eq!(map.get(&1, ct).await?, Some(20));
+                Ok([first, header().await?])
+            });
+            let [first, last] = headers.unwrap()[0];
+            before += u32::from(first.is_rewritten());
+            said += u32::from(last.is_rewritten());
+        }
+        assert_eq!((before, said), (0, 20));
+    }
 }

@@ -279,6 +279,9 @@ pub(crate) use ordered_map;
 
 /// What differs between maps that have an order and others: the model, the encoding of keys, and scans.
 macro_rules! by_order {
+    // Its leaves are read by one READ, whose words have no order on real devices.
+    (options ordered) => { "words=any" };
+    (options $other:ident) => { "" };
     (model unordered) => { $crate::model::map::Map };
     (model $ordered:ident) => { $crate::model::map::OrderedMap };
     (encode unordered $encoded:ty) => { <$encoded as $crate::map::Encoded>::encode };
@@ -343,6 +346,7 @@ macro_rules! any_map {
                 farfield_testing::Plan {
                     size_kib: $crate::map::SIZE_KIB,
                     limit_ms: $crate::map::LIMIT_MS,
+                    options: $crate::map::by_order!(options $order).to_owned(),
                     ..plan
                 }
             }

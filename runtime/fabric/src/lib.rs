@@ -12,7 +12,7 @@
 //! - an 8-byte word is atomic;
 //! - single-word operations are sequentially consistent;
 //! - a longer READ or WRITE is a sequence of word accesses, and may be torn between words; the accesses are in address order, except on real devices,
-//!   which promise none;
+//!   which promise none, and on `sim:words=any`;
 //! - inside a chain, operations take effect in program order;
 //! - a chain that its thread has completed, posted without waiting, or detached takes effect before later chains of the thread to the same memory
 //!   node. So a chain that undoes an operation can not overtake it.

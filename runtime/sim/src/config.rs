@@ -57,6 +57,8 @@ pub struct SimConfig {
     pub sweeps: bool,
     /// Where requests to trustees lie.
     pub requests: Requests,
+    /// True if the words of a READ or WRITE are accessed in the order of their addresses.
+    pub words_in_order: bool,
 }
 
 /// The policy by which epochs advance.
@@ -110,6 +112,7 @@ impl Default for SimConfig {
             marks_dead_members: false,
             sweeps: false,
             requests: Requests::Hosted,
+            words_in_order: true,
         };
         for (name, value) in Self::DEFAULTS {
             let known = config.set(name, value);
@@ -126,7 +129,7 @@ impl SimConfig {
 
     /// The options that only `sim:` has.
     pub const OPTIONS: &str = "`rtt`, `bandwidth`, `rate`, `jitter`, `doorbell`, `compute`, `timeout`, `limit`, \
-                                      `threads-per-node`, `crash`, `stall`, `cut`, `memory-crash`, `slow`, `leaks`, `reclaim`, `reuse`, `dead`, `sweep`, `delegation` and `plant`";
+                                      `threads-per-node`, `crash`, `stall`, `cut`, `memory-crash`, `slow`, `leaks`, `reclaim`, `reuse`, `dead`, `sweep`, `delegation`, `words` and `plant`";
 
     /// Sets one option. Returns whether the option exists.
     ///
@@ -200,6 +203,13 @@ impl SimConfig {
                     "mailboxes" => Requests::InMailboxes,
                     "hosted" => Requests::Hosted,
                     _ => return Err(format!("{name}={value} is neither `hosted` nor `mailboxes`")),
+                }
+            }
+            "words" => {
+                self.words_in_order = match value {
+                    "ascending" => true,
+                    "any" => false,
+                    _ => return Err(format!("{name}={value} is neither `ascending` nor `any`")),
                 }
             }
             "plant" => {

@@ -70,6 +70,7 @@ impl Cluster {
     /// | `dead` | treatment of a compute node that dies: `cleared`, it is evicted immediately, and the others get its memory; `marked`, as on a real cluster: a memory node marks it, the keeper of another process evicts it, and its memory is lost | `cleared` | |
     /// | `sweep` | `yes`: keepers sweep lost memory, as with `farfield memnode --sweep`; implies `dead=marked` | `no` | |
     /// | `delegation` | where requests to trustees lie: `hosted`, in the memory of their compute nodes, which chains can reach; `mailboxes`, on memory nodes, where they are read again and again, as on `rdma:` | `hosted` | |
+    /// | `words` | order in which the words of a READ or WRITE are accessed: `ascending`, by their addresses; `any`, from a random word on, and after the last the first: real devices promise no order | `ascending` | `any` is for structures that read a header and its body by one READ |
     /// | `plant` | a planted bug of the runtime, which a checker should find, such as `early-reclamation`, `same-version` or `sweep-without-guards`. The error for an unknown name lists all | `none` | |
     ///
     /// A simulated thread is one processor: its tasks compute one after the other, a chain leaves when its thread has posted it, and a completion

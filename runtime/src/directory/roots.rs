@@ -18,7 +18,8 @@
 //! compete for the same entry, and the CAS decides. If that entry is in state `NAMING` by another thread, its name may be the same, so the thread
 //! waits. A thread that died in this state is detected by its identity, and its entry is taken over.
 //!
-//! A look-up costs one READ of 1 KiB for each eight names, up to the requested one. Operations of data structures do not use the directory.
+//! A look-up costs one READ of 1 KiB for each eight names, up to the requested one. On RDMA, where the words of a READ have no order, it costs two in one chain: the states, and then the words
+//! that were written before these. Operations of data structures do not use the directory.
 
 use crate::io::operations::*;
 use crate::segment::entry::{PackedName, State, pack, unpack};
@@ -34,9 +35,9 @@ use farfield_words::Remote;
 use farfield_words::describe::describe;
 use farfield_words::fingerprint::name as fingerprint_of_name;
 
-/// The number of entries that are read by one READ.
-const ENTRIES_PER_READ: usize = 8;
-const _: () = assert!(DIRECTORY_ENTRIES.is_multiple_of(ENTRIES_PER_READ));
+/// The number of entries that are read in one round trip.
+const ENTRIES_AT_ONCE: usize = 8;
+const _: () = assert!(DIRECTORY_ENTRIES.is_multiple_of(ENTRIES_AT_ONCE));
 
 /// The fingerprint of barriers, instead of a layout fingerprint.
 pub(crate) const BARRIER: u64 = fingerprint_of_name("farfield barrier");
@@ -158,12 +159,31 @@ impl Kind {
     }
 }
 
-/// Finds the entry with this name and kind, or the first unnamed entry. One READ of 1 KiB for each eight names.
+/// Reads entries from number `first` on: what their states say was written is what is read of the other words, or was written later. One READ, or two in one chain where the words of a READ have
+/// no order.
+async fn read_entries<R>(
+    ct: &ComputeThread,
+    first: usize,
+    count: usize,
+    look: impl FnOnce(&mut dyn Iterator<Item = (usize, Entry)>) -> Result<R>,
+) -> Result<R> {
+    let (at, words) = (control::directory(first), count * Entry::WORDS);
+    let mut chain = ct.empty_chain();
+    let states = chain.read(at, words);
+    let entries = if ct.io.endpoint.has_ordered_words() { states } else { chain.read(at, words) };
+    let done = ct.submit(chain).await?;
+    let states = done.words(states).chunks_exact(Entry::WORDS);
+    let entries = states
+        .zip(done.words(entries).chunks_exact(Entry::WORDS))
+        .map(|(states, entry)| Entry { state: Entry::from_words(states).state, ..Entry::from_words(entry) });
+    look(&mut (first..).zip(entries))
+}
+
+/// Finds the entry with this name and kind, or the first unnamed entry. One round trip for each eight names.
 async fn find(ct: &ComputeThread, name: &str, packed: PackedName, kind: Kind) -> Result<Found> {
-    for first in (0..DIRECTORY_ENTRIES).step_by(ENTRIES_PER_READ) {
-        let look = |words: &[u64]| {
-            for (index, entry) in (first..).zip(words.chunks_exact(Entry::WORDS)) {
-                let entry = Entry::from_words(entry);
+    for first in (0..DIRECTORY_ENTRIES).step_by(ENTRIES_AT_ONCE) {
+        let look = |entries: &mut dyn Iterator<Item = (usize, Entry)>| {
+            for (index, entry) in entries {
                 let state = entry.decode_state(index)?;
                 if matches!(state, State::Empty | State::Naming(_)) {
                     return Ok(Some(Found::Free { index, state }));
@@ -174,9 +194,7 @@ async fn find(ct: &ComputeThread, name: &str, packed: PackedName, kind: Kind) ->
             }
             Ok(None)
         };
-        if let Some(found) =
-            ct.read_words(control::directory(first), ENTRIES_PER_READ * Entry::WORDS, look).await?
-        {
+        if let Some(found) = read_entries(ct, first, ENTRIES_AT_ONCE, look).await? {
             return Ok(found);
         }
     }
@@ -250,7 +268,7 @@ impl ComputeThread {
     ///
     /// If `init` fails or its future is dropped, this call returns its error, and the next thread calls its own `init`.
     ///
-    /// Costs one READ of 1 KiB for each eight names in the directory, if the root exists.
+    /// Costs one READ of 1 KiB for each eight names in the directory, on RDMA two in one chain, if the root exists.
     ///
     /// # Errors
     /// [`Error::LayoutMismatch`] if the root has another type, or a build published it with another layout. [`Error::InvalidName`] for a name that is
@@ -281,7 +299,7 @@ impl ComputeThread {
         }
     }
 
-    /// Returns the root called `name`. One READ of 1 KiB for each eight names in the directory.
+    /// Returns the root called `name`. One READ of 1 KiB for each eight names in the directory, on RDMA two in one chain.
     ///
     /// # Errors
     /// [`Error::RootNotFound`] if there is none, or it is not initialised yet. [`Error::LayoutMismatch`] if it has another type, or a build published
@@ -321,13 +339,11 @@ pub(crate) struct RootSeen {
 }
 
 impl ComputeThread {
-    /// Reads all roots. One READ of 16 KiB.
+    /// Reads all roots. One READ of 16 KiB, on RDMA two in one chain.
     pub(crate) async fn roots(&self) -> Result<Vec<RootSeen>> {
-        let words = DIRECTORY_ENTRIES * Entry::WORDS;
-        let look = |words: &[u64]| {
+        let look = |entries: &mut dyn Iterator<Item = (usize, Entry)>| {
             let mut roots = Vec::new();
-            for (index, entry) in words.chunks_exact(Entry::WORDS).enumerate() {
-                let entry = Entry::from_words(entry);
+            for (index, entry) in entries {
                 if entry.decode_state(index)? == State::Ready && entry.fingerprint != BARRIER {
                     roots.push(RootSeen {
                         name: unpack(&entry.name),
@@ -340,7 +356,7 @@ impl ComputeThread {
             }
             Ok(roots)
         };
-        self.read_words(control::directory(0), words, look).await
+        read_entries(self, 0, DIRECTORY_ENTRIES, look).await
     }
 
     /// Releases claimed names and resets all barriers, after a restore: claims and counts belong to the threads and runs of another cluster. Requires

@@ -55,6 +55,16 @@ impl Endpoint {
         }
     }
 
+    /// Returns whether the words of a READ or WRITE are accessed in the order of their addresses. Real devices promise no order.
+    pub(crate) fn has_ordered_words(&self) -> bool {
+        match self {
+            Self::Sim(sim) => sim.has_ordered_words(),
+            #[cfg(feature = "_verbs")]
+            Self::Verbs(_) => false,
+            _ => true,
+        }
+    }
+
     /// Returns the memory of the host, if far memory is mapped, whether or not operations are delayed.
     #[inline]
     pub(crate) fn mapped(&self) -> Option<&Host> {

@@ -207,13 +207,4 @@ pub(super) const BUGS: &[Planted] = &[
         caught_by: Check::Linearizability,
         needs_faults: false,
     },
-    Planted {
-        name: "ordered_map_does_not_say_that_a_slot_was_rewritten",
-        structure: MAP,
-        edits: &[("next = next.rewritten();", "next = next.with(mine);")],
-        invariant: "a slot that was written more than once is read behind the header",
-        why: "a reader takes the value of an attempt that failed",
-        caught_by: Check::Linearizability,
-        needs_faults: false,
-    },
 ];

@@ -14,7 +14,7 @@
 //! | doorbell | nothing, unless the compute node's NIC is still busy with an earlier one | the NIC is busy for `doorbell`; chains that a thread posts to one memory node in one poll share it |
 //! | way there | 2/5 of the rtt, give or take the jitter | |
 //! | queue | until the memory node has begun all earlier chains | the node is busy for `1 / rate` with each operation, or for its bytes over the bandwidth if that is longer |
-//! | memory | 1/5 of the rtt; the chain's words are accessed one by one, in program order, at random moments of that time | other chains access words in between |
+//! | memory | 1/5 of the rtt; the chain's words are accessed one by one, at random moments of that time: operations in program order, and the words of a READ or WRITE in the order of their addresses, or, with `words=any`, from any of them on, and after the last the first | other chains access words in between |
 //! | way back | 2/5 of the rtt, give or take the jitter, and the bytes over the bandwidth | |
 //! | completion | `completed` for each operation, as soon as the thread is not busy | other completions of the thread wait |
 //!
@@ -120,16 +120,26 @@ pub struct Sim {
     /// The planted bug.
     plant: Plant,
     has_mailboxes: bool,
+    words_in_order: bool,
 }
 
 impl Sim {
     /// Makes the endpoint of a thread of the run, by its index.
     pub fn new(world: SharedWorld, thread: u32) -> Self {
-        let (plant, has_mailboxes) = {
+        let (plant, has_mailboxes, words_in_order) = {
             let world = world.lock();
-            (world.config().plant, world.config().requests == Requests::InMailboxes)
+            let config = world.config();
+            (config.plant, config.requests == Requests::InMailboxes, config.words_in_order)
         };
-        Self { world, thread, doorbells: Cell::new(0), guards: Cell::new(0), plant, has_mailboxes }
+        Self {
+            world,
+            thread,
+            doorbells: Cell::new(0),
+            guards: Cell::new(0),
+            plant,
+            has_mailboxes,
+            words_in_order,
+        }
     }
 
     /// Returns a ticket that completes at a time.
@@ -266,6 +276,11 @@ impl Sim {
     /// Returns whether threads delegate through memory nodes: they host no memory then.
     pub fn has_mailboxes(&self) -> bool {
         self.has_mailboxes
+    }
+
+    /// Returns whether the words of a READ or WRITE are accessed in the order of their addresses.
+    pub fn has_ordered_words(&self) -> bool {
+        self.words_in_order
     }
 
     /// Returns whether the thread is dead: it may die in the middle of a poll, and nothing that it does afterwards has an effect.

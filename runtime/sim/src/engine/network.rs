@@ -241,7 +241,7 @@ impl World {
 
     /// Executes a chain's next `count` word accesses. An operation is recorded in the books with its last word.
     ///
-    /// A READ or WRITE of several words begins with any of them, and goes on with the first after the last.
+    /// With `words=any`, a READ or WRITE of several words begins with any of them, and goes on with the first after the last.
     fn access_words(&mut self, index: u32, mut count: usize) -> Result<()> {
         while count > 0 {
             let flight = &mut self.flights[index as usize];
@@ -252,11 +252,9 @@ impl World {
                 // The whole range, so that an operation with an invalid address changes nothing.
                 self.arena.words(op.at(), op.words())?;
                 self.books.check(op, actor)?;
-                flight.first_word = if op.words() > 1 {
-                    first_word(op.words() as u64, self.events.rng.next_u64())
-                } else {
-                    0
-                };
+                let has_order = self.config.words_in_order || op.words() == 1;
+                flight.first_word =
+                    if has_order { 0 } else { first_word(op.words() as u64, self.events.rng.next_u64()) };
             }
             let word = (flight.first_word + flight.accessed_words) as usize % op.words();
             let burst = count.min(op.words() - flight.accessed_words as usize).min(op.words() - word);
