@@ -186,10 +186,8 @@ impl<N: Node> Tree<N> {
             } else {
                 let claim = claims.then(|| op::fetch_add(N::claims(at), 1));
                 let (claim, read) = g.chain((claim, op::read(at))).submit().await?;
-                let read = self.whole(found, read, g).await?;
-                let header = read.header;
-                leaf = Some(read);
-                (claim, header, None)
+                let leaf = leaf.insert(self.whole(found, read, g).await?);
+                (claim, leaf.header, None)
             };
             if let Some(claim) = claim {
                 claimed = Some((at, claim as usize, None));
@@ -244,18 +242,15 @@ impl<N: Node> Tree<N> {
             let Some((_, mine, put)) = claimed.take() else { return Err(corrupt("no slot")) };
             let word = word_of(key.ordered, prefix);
             if mine >= SLOTS {
-                let pending = Pending { header, replaced: slot, word, value: new.as_ref() };
-                let pending = N::INLINE.then_some(pending);
+                let value = new.as_ref();
+                let pending = N::INLINE.then_some(Pending { header, replaced: slot, word, value });
                 if self.restructure(key.ordered, 0, at, Why::Full(header), pending, g).await? {
                     return Ok(());
                 }
                 fresh = 2;
                 continue;
             }
-            let mut next = header.with(mine);
-            if let Some(slot) = slot {
-                next = next.without(slot);
-            }
+            let mut next = slot.map_or(header, |slot| header.without(slot)).with(mine);
             let is_there = put.as_ref().is_some_and(|put| put.as_ref() == new.as_ref());
             let mut put_new = None;
             if !is_there {

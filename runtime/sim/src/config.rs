@@ -57,8 +57,8 @@ pub struct SimConfig {
     pub sweeps: bool,
     /// Where requests to trustees lie.
     pub requests: Requests,
-    /// True if the words of a READ or WRITE are accessed in the order of their addresses.
-    pub words_in_order: bool,
+    /// The order in which the words of a READ or WRITE are accessed.
+    pub words: WordOrder,
 }
 
 /// The policy by which epochs advance.
@@ -77,6 +77,15 @@ pub enum Requests {
     Hosted,
     /// On memory nodes, as on networks.
     InMailboxes,
+}
+
+/// The order in which the words of a READ or WRITE are accessed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WordOrder {
+    /// By their addresses.
+    Ascending,
+    /// From a random word on, and after the last the first.
+    Any,
 }
 
 /// The policy by which freed blocks are reused.
@@ -112,7 +121,7 @@ impl Default for SimConfig {
             marks_dead_members: false,
             sweeps: false,
             requests: Requests::Hosted,
-            words_in_order: true,
+            words: WordOrder::Ascending,
         };
         for (name, value) in Self::DEFAULTS {
             let known = config.set(name, value);
@@ -206,9 +215,9 @@ impl SimConfig {
                 }
             }
             "words" => {
-                self.words_in_order = match value {
-                    "ascending" => true,
-                    "any" => false,
+                self.words = match value {
+                    "ascending" => WordOrder::Ascending,
+                    "any" => WordOrder::Any,
                     _ => return Err(format!("{name}={value} is neither `ascending` nor `any`")),
                 }
             }

@@ -69,7 +69,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::config::{self, Picos, Requests};
+use crate::config::{self, Picos, Requests, WordOrder};
 use crate::plant::Plant;
 use crate::work::Work;
 use farfield_fabric::chain::RawChain;
@@ -120,26 +120,18 @@ pub struct Sim {
     /// The planted bug.
     plant: Plant,
     has_mailboxes: bool,
-    words_in_order: bool,
+    words: WordOrder,
 }
 
 impl Sim {
     /// Makes the endpoint of a thread of the run, by its index.
     pub fn new(world: SharedWorld, thread: u32) -> Self {
-        let (plant, has_mailboxes, words_in_order) = {
+        let (plant, has_mailboxes, words) = {
             let world = world.lock();
             let config = world.config();
-            (config.plant, config.requests == Requests::InMailboxes, config.words_in_order)
+            (config.plant, config.requests == Requests::InMailboxes, config.words)
         };
-        Self {
-            world,
-            thread,
-            doorbells: Cell::new(0),
-            guards: Cell::new(0),
-            plant,
-            has_mailboxes,
-            words_in_order,
-        }
+        Self { world, thread, doorbells: Cell::new(0), guards: Cell::new(0), plant, has_mailboxes, words }
     }
 
     /// Returns a ticket that completes at a time.
@@ -280,7 +272,7 @@ impl Sim {
 
     /// Returns whether the words of a READ or WRITE are accessed in the order of their addresses.
     pub fn has_ordered_words(&self) -> bool {
-        self.words_in_order
+        self.words == WordOrder::Ascending
     }
 
     /// Returns whether the thread is dead: it may die in the middle of a poll, and nothing that it does afterwards has an effect.

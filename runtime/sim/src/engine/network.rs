@@ -9,7 +9,7 @@ use rand::Rng;
 use super::events::Event;
 use super::world::{Flight, ServiceState, Stage, ThreadState, World};
 use crate::books::trace::{Action, Actor, Record, SHOWN_WORDS};
-use crate::config::Picos;
+use crate::config::{Picos, WordOrder};
 use farfield_fabric::chain::{Op, Slot};
 use farfield_fabric::error::{self, Error, Result};
 use farfield_words::Address;
@@ -252,7 +252,7 @@ impl World {
                 // The whole range, so that an operation with an invalid address changes nothing.
                 self.arena.words(op.at(), op.words())?;
                 self.books.check(op, actor)?;
-                let has_order = self.config.words_in_order || op.words() == 1;
+                let has_order = self.config.words == WordOrder::Ascending || op.words() == 1;
                 flight.first_word =
                     if has_order { 0 } else { first_word(op.words() as u64, self.events.rng.next_u64()) };
             }
