@@ -20,6 +20,7 @@ use planted::{Planted, Structure};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed={SHARE}");
     println!("cargo::rerun-if-changed=src/planted");
     println!("cargo::rerun-if-changed={ENTRY}");
     println!("cargo::rerun-if-changed=../../runtime/testing/src/check.rs");
@@ -42,10 +43,15 @@ fn main() {
 
 fn run() -> Result<(), String> {
     let (mut modules, mut table) = (String::new(), String::new());
+    let share = share()?;
     let planted: &[&[Planted]] = if cfg!(feature = "mutants") { &planted::PLANTED } else { &[] };
     for (group, bugs) in planted.iter().enumerate() {
         for (number, bug) in bugs.iter().enumerate() {
+            // Of those that are not made, too, the edits must be possible.
             let (module, kind) = mutant(bug)?;
+            if !share.is_none_or(|(part, parts)| number % parts == part || is_always_made(bug)) {
+                continue;
+            }
             modules.push_str(&module);
             let of =
                 if bug.structure == Structure::SmallKeyValueStore { "mutant_of_store" } else { "mutant" };
@@ -59,6 +65,26 @@ fn run() -> Result<(), String> {
         fs::write(Path::new(&folder).join(name), text).map_err(|error| format!("{name}: {error}"))?;
     }
     Ok(())
+}
+
+/// The variable that says which mutants of the large structures are made: `1/3` is every third one, from the second on. By default all are.
+const SHARE: &str = "FARFIELD_MUTANTS";
+
+/// The share of mutants that are made: the number of a part, and the number of parts.
+fn share() -> Result<Option<(usize, usize)>, String> {
+    let Ok(text) = env::var(SHARE) else { return Ok(None) };
+    let parts =
+        text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
+    match parts {
+        Some((part, parts)) if part < parts => Ok(Some((part, parts))),
+        _ => Err(format!("{SHARE}={text} is not a part of some parts, such as 0/3")),
+    }
+}
+
+/// Returns whether a bug's mutant is made in each build: its structure is small.
+fn is_always_made(bug: &Planted) -> bool {
+    let large = [HASH_MAP, INLINE_HASH_MAP, SKIP_LIST, ORDERED_MAP, PRIORITY_QUEUE, INTERLOCKED, KV];
+    source(bug.structure).is_none_or(|source| !large.contains(&source.path))
 }
 
 /// A structure's source, as users read it.

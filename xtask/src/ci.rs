@@ -95,7 +95,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         let doc = [&doc[..], &["--package", "farfield-fabric", "--package", "farfield"]].concat();
         workspace::run(&doc, &[("RUSTDOCFLAGS", "-D warnings"), ("CARGO_TARGET_DIR", rdma::TARGET)])
     })?;
-    step("RDMA", || rdma::run(&rdma::Options::all(), &results::recorded_figures()?))?;
+    step("RDMA", || rdma::run(&rdma::Options::checks(), &results::recorded_figures()?))?;
     options.delete(rdma::TARGET)?;
     step("TCP", || workspace::run(&["cargo", "xtask", "tcp-test"], &variables))?;
     step("sets", sets)?;

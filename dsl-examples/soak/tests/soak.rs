@@ -262,8 +262,11 @@ fn hunt(subjects: impl Iterator<Item = Subject>) -> usize {
 
 fn hunt_mutants(structure: Structure) {
     let hunted = hunt(MUTANTS.iter().copied().filter(|subject| subject.structure == structure));
-    assert_eq!(hunted, planted::all().filter(|bug| bug.structure == structure).count());
-    assert!(hunted > 0);
+    // A build may have some of the mutants only.
+    if option_env!("FARFIELD_MUTANTS").is_none() {
+        assert_eq!(hunted, planted::all().filter(|bug| bug.structure == structure).count());
+        assert!(hunted > 0);
+    }
 }
 
 #[test]

@@ -64,6 +64,9 @@ pub(crate) struct Options {
     /// Acceleration of the virtual machine; by default KVM if it works
     #[arg(long, value_enum)]
     accel: Option<Acceleration>,
+    /// Without the tests whose times are figures, and which check nothing else
+    #[arg(long)]
+    without_times: bool,
     /// Download the virtual machine's packages again
     #[arg(long)]
     refresh: bool,
@@ -86,10 +89,16 @@ impl Options {
             busy: 0,
             limit: LIMIT_S,
             accel: None,
+            without_times: false,
             refresh: false,
             verbose: false,
             format: Format::Json,
         }
+    }
+
+    /// The tests that every change must pass.
+    pub(crate) fn checks() -> Self {
+        Self { without_times: true, ..Self::all() }
     }
 }
 
@@ -126,7 +135,8 @@ pub(crate) fn run(options: &Options, recorded: &[(&str, f64)]) -> Result<(), Str
         None => suite::single(device.is_none()).into_iter().chain(suite::long()).collect(),
     };
     let programs = programs::build()?;
-    single.retain(|test| test.name.starts_with(prefix));
+    let is_left_out = |name: &str| options.without_times && [suite::MEASURE, suite::MAPS].contains(&name);
+    single.retain(|test| test.name.starts_with(prefix) && !is_left_out(&test.name));
     suite::repeat(&mut single, options.repeat, options.busy);
     let reports = match device {
         Some(device) => {
