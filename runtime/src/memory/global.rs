@@ -69,7 +69,14 @@ enum StepKind {
 
 enum Part {
     /// Reads the epoch, the counters beside it and, unless it follows, the slots in the control block; the addresses of pages; and the known pages.
-    Scan { head: Slot, addresses: Option<Slot>, pages: Vec<(Address, Slot)>, kind: StepKind },
+    Scan {
+        /// The epoch, by a READ in front of that of the slots, if the words of one have no order.
+        apart: Option<Slot>,
+        head: Slot,
+        addresses: Option<Slot>,
+        pages: Vec<(Address, Slot)>,
+        kind: StepKind,
+    },
     /// Writes the slot and, perhaps, advances the epoch.
     Announce { epoch: u64, exchange: Option<Slot> },
 }
@@ -156,12 +163,14 @@ impl Worker {
             StepKind::Follow => Slots::default(),
         };
         let mut chain = self.empty_chain();
-        // The epoch first, so the slots are read after it.
+        // The epoch first, so the slots are read after it: by a READ of its own, where the words of one have no order.
+        let is_apart = kind == StepKind::Advance && !self.io.endpoint.has_ordered_words();
+        let apart = is_apart.then(|| chain.read(control::epoch(), 1));
         let head = chain.read(control::epoch(), EPOCH_COUNTERS + used.min(SLOTS_HERE));
         let addresses = (!pages.is_empty()).then(|| chain.read(control::epoch_page(0), pages.len()));
         let pages = pages.iter().filter(|page| !page.is_null());
         let pages = pages.map(|page| (*page, chain.read(*page, SLOTS_PER_PAGE))).collect();
-        self.post_part(chain, Part::Scan { head, addresses, pages, kind });
+        self.post_part(chain, Part::Scan { apart, head, addresses, pages, kind });
     }
 
     /// Posts a part of a step.
@@ -236,11 +245,14 @@ impl Worker {
     ) -> Result<Option<(RawChain, Part)>> {
         let collector = &self.process.collector;
         match part {
-            Part::Scan { head, addresses, pages, kind } => {
+            Part::Scan { apart, head, addresses, pages, kind } => {
                 let [epoch, used, requests, coalesced, here @ ..] = done.words(head) else {
                     return Ok(None);
                 };
-                let (epoch, used) = (decode::epoch(*epoch)?, decode::used_slots(*used)?);
+                let (epoch, used) = (
+                    decode::epoch(apart.map_or(*epoch, |apart| done.word(apart)))?,
+                    decode::used_slots(*used)?,
+                );
                 // Before the epoch is announced: see `compaction`.
                 self.process.observe_counters(*requests, *coalesced);
                 let needed = used.saturating_sub(SLOTS_HERE).div_ceil(SLOTS_PER_PAGE);

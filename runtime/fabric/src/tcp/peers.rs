@@ -1,8 +1,8 @@
 //! Lines between compute threads, without a memory node between them.
 //!
 //! What a thread writes to a memory node for another one takes two messages, there and on. A *peer line* is a TCP connection from process to process, whose channel is
-//! that of a connection to a memory node. What a line carries are *notes*: words, and the address that they are for. Nobody but the two threads sees them, and what the address has on its
-//! memory node is not changed.
+//! that of a connection to a memory node. A line carries *notes*: words, and the address that they are for. A note changes only what its
+//! receiver knows of the address, not the memory node's words.
 //!
 //! # Each note once, in order
 //!
