@@ -164,7 +164,9 @@ impl Worker {
         };
         let mut chain = self.empty_chain();
         // The epoch first, so the slots are read after it: by a READ of its own, where the words of one have no order.
-        let is_apart = kind == StepKind::Advance && !self.io.endpoint.has_ordered_words();
+        // Eager reclamation waits for no slot.
+        let is_apart =
+            kind == StepKind::Advance && self.eager.is_none() && !self.io.endpoint.has_ordered_words();
         let apart = is_apart.then(|| chain.read(control::epoch(), 1));
         let head = chain.read(control::epoch(), EPOCH_COUNTERS + used.min(SLOTS_HERE));
         let addresses = (!pages.is_empty()).then(|| chain.read(control::epoch_page(0), pages.len()));
