@@ -1,7 +1,11 @@
 //! Makes a mutant of a structure for each planted bug.
 //!
-//! Writes `mutants.rs` to the output folder: a module for each bug, with the structure's real source and the bug's edits; and `sound.rs`, with the maps
-//! with small tables and tall towers, and the ring of mapped memory, which have no bug. Without the feature `mutants` the former has none.
+//! The mutants of a structure are one module, compiled once: a function that planted bugs change has the bodies of all, and chooses by
+//! [`mutants::active`](crate::mutants::active), the number of the bug that the run has, or none ("mutant schemata": Untch, Offutt and Harrold, ISSTA
+//! 1993). A bug that changes something else, such as a type or a constant, has a copy of the structure for itself; see [`merge`].
+//!
+//! Writes `structures.rs` to the output folder: the maps with small tables and tall towers, the ring of mapped memory, and the book's broken list;
+//! with the feature `mutants` these have mutants, as have the other structures; and the table of the mutants.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,16 +15,19 @@ use std::{env, fs, process};
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../runtime/testing/src/check.rs"]
 mod check;
+#[path = "merge.rs"]
+mod merge;
 #[allow(dead_code, unreachable_pub, unused_imports)]
 #[path = "src/planted/mod.rs"]
 mod planted;
 
 use check::Check;
+use merge::Merged;
 use planted::{Planted, Structure};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-env-changed={SHARE}");
+    println!("cargo::rerun-if-changed=merge.rs");
     println!("cargo::rerun-if-changed=src/planted");
     println!("cargo::rerun-if-changed={ENTRY}");
     println!("cargo::rerun-if-changed=../../runtime/testing/src/check.rs");
@@ -42,53 +49,79 @@ fn main() {
 }
 
 fn run() -> Result<(), String> {
-    let (mut modules, mut table) = (String::new(), String::new());
-    let share = share()?;
-    let planted: &[&[Planted]] = if cfg!(feature = "mutants") { &planted::PLANTED } else { &[] };
-    for (group, bugs) in planted.iter().enumerate() {
-        for (number, bug) in bugs.iter().enumerate() {
-            // Of those that are not made, too, the edits must be possible.
-            let (module, kind) = mutant(bug)?;
-            if !share.is_none_or(|(part, parts)| number % parts == part || is_always_made(bug)) {
-                continue;
+    let modules = if cfg!(feature = "mutants") { mutants()? } else { sound()? };
+    let folder = env::var("OUT_DIR").map_err(|error| format!("OUT_DIR: {error}"))?;
+    let name = "structures.rs";
+    fs::write(Path::new(&folder).join(name), modules).map_err(|error| format!("{name}: {error}"))
+}
+
+/// The table of the mutants' subjects.
+fn table(subjects: &str) -> String {
+    format!("/// A subject for each mutant.\npub static MUTANTS: &[Subject] = &[\n{subjects}];\n")
+}
+
+/// The modules of all structures, with planted bugs, and the table of their subjects.
+fn mutants() -> Result<String, String> {
+    let (mut modules, mut subjects) = (entries()?, String::new());
+    let mut number = 0;
+    let mut shared: Vec<(&str, Merged)> = Vec::new();
+    for (module, path, edits) in PREPARED {
+        shared.push((module, Merged::new(&edited(path, module, edits)?)?));
+    }
+    for (group, bugs) in planted::PLANTED.iter().enumerate() {
+        for (index, bug) in bugs.iter().enumerate() {
+            number += 1;
+            let source = source(bug.structure).ok_or_else(|| {
+                format!("planted bug `{}`: {:?} has no source to edit", bug.name, bug.structure)
+            })?;
+            let prepared = prepared(source.module);
+            let edits: Vec<_> = prepared.iter().chain(bug.edits).copied().collect();
+            if !shared.iter().any(|(module, _)| *module == source.module) {
+                let base = edited(source.path, source.module, prepared)?;
+                shared.push((source.module, Merged::new(&base)?));
+                let _ = writeln!(modules, "{}", source.tested(source.module));
             }
-            modules.push_str(&module);
+            let (_, merged) = shared
+                .iter_mut()
+                .find(|(module, _)| *module == source.module)
+                .ok_or("a module is missing")?;
+            let code = edited_for(bug.name, source.path, source.module, &edits)?;
+            let is_merged = !IN_THE_BOOK.contains(&bug.name) && merged.add(number, &code)?;
+            let module = if is_merged { source.module } else { bug.name };
+            if !is_merged {
+                modules.push_str(&copy(bug, &source)?);
+            }
             let of =
                 if bug.structure == Structure::SmallKeyValueStore { "mutant_of_store" } else { "mutant" };
-            let _ = writeln!(table, "    Subject::{of}::<{kind}>(&PLANTED[{group}][{number}]),");
+            let handle = source.handle;
+            let _ = writeln!(
+                subjects,
+                "    // {}\n    Subject::{of}::<{module}::{handle}, {number}>(&PLANTED[{group}][{index}]),",
+                described(bug)
+            );
         }
     }
-    let text =
-        format!("{modules}/// A subject for each mutant.\npub static MUTANTS: &[Subject] = &[\n{table}];\n");
-    let folder = env::var("OUT_DIR").map_err(|error| format!("OUT_DIR: {error}"))?;
-    for (name, text) in [("mutants.rs", text), ("sound.rs", small_tables()?)] {
-        fs::write(Path::new(&folder).join(name), text).map_err(|error| format!("{name}: {error}"))?;
+    for (module, merged) in shared {
+        let _ =
+            writeln!(modules, "/// A structure with planted bugs.\npub mod {module} {{\n{}}}", merged.code());
     }
-    Ok(())
+    Ok(modules + &table(&subjects))
 }
 
-/// The variable that says which mutants of the large structures are made: `1/3` is every third one, from the second on. By default all are.
-const SHARE: &str = "FARFIELD_MUTANTS";
-
-/// The share of mutants that are made: the number of a part, and the number of parts.
-fn share() -> Result<Option<(usize, usize)>, String> {
-    let Ok(text) = env::var(SHARE) else { return Ok(None) };
-    let parts =
-        text.split_once('/').and_then(|(part, parts)| Some((part.parse().ok()?, parts.parse().ok()?)));
-    match parts {
-        Some((part, parts)) if part < parts => Ok(Some((part, parts))),
-        _ => Err(format!("{SHARE}={text} is not a part of some parts, such as 0/3")),
-    }
+/// What a bug does, in a line.
+fn described(bug: &Planted) -> String {
+    let Planted { name, structure, invariant, why, caught_by, needs_faults, .. } = bug;
+    let (caught_by, faults) = (caught_by.name(), if *needs_faults { ", with faults" } else { "" });
+    format!("`{name}`, planted in {structure:?}: {why}. Breaks: {invariant}. Caught by {caught_by}{faults}.")
 }
 
-/// Returns whether a bug's mutant is made in each build: its structure is small.
-fn is_always_made(bug: &Planted) -> bool {
-    let large = [HASH_MAP, INLINE_HASH_MAP, SKIP_LIST, ORDERED_MAP, PRIORITY_QUEUE, INTERLOCKED, KV];
-    source(bug.structure).is_none_or(|source| !large.contains(&source.path))
-}
+/// Bugs of which the book's programs use the structure: it has a copy for itself.
+const IN_THE_BOOK: [&str; 1] = ["lazy_list_does_not_validate"];
 
 /// A structure's source, as users read it.
 struct Source {
+    /// The module that its mutants share.
+    module: &'static str,
     /// Its file, relative to this crate. Its submodules are in the folder of the same name.
     path: &'static str,
     /// The macro that implements `Tested` for it.
@@ -99,35 +132,65 @@ struct Source {
     handle: &'static str,
 }
 
+impl Source {
+    /// The implementation of `Tested` for the structure of a module.
+    fn tested(&self, module: &str) -> String {
+        format!("crate::{}!({module}::{}{});", self.makes, self.handle, self.with)
+    }
+}
+
 /// The source of a structure, if it has one to edit.
 fn source(structure: Structure) -> Option<Source> {
-    let (path, makes, with, handle) = match structure {
-        Structure::LazyList => ("../src/lazy_list.rs", "subject::set", ", recover", "LazyList<u64>"),
-        Structure::LazyListNaive => {
-            ("../src/lazy_list_naive.rs", "subject::set", ", recover", "LazyListNaive<u64>")
+    let (module, path, makes, with, handle) = match structure {
+        Structure::LazyList => {
+            ("lazy_list", "../src/lazy_list.rs", "subject::set", ", recover", "LazyList<u64>")
         }
-        Structure::HarrisList => ("../src/harris_list.rs", "subject::lock_free_set", "", "HarrisList<u64>"),
-        Structure::HashSet => ("../src/hash_set.rs", "subject::set", ", recover", "HashSet"),
-        Structure::TreiberStack => ("../src/treiber_stack.rs", "subject::stack", "", "TreiberStack<u64>"),
-        Structure::MsQueue => ("../src/ms_queue.rs", "subject::queue", "", "MsQueue<u64>"),
-        Structure::Ring | Structure::MappedRing => (RING, "subject::ring", "", "Ring<u64>"),
-        Structure::SmallHashMap => (HASH_MAP, "map::map", ", u64", "HashMap<u64, u64>"),
-        Structure::HashMapOfBytes => (HASH_MAP, "map::map", ", Vec<u8>", "HashMap<Vec<u8>, Vec<u8>>"),
+        Structure::LazyListNaive => {
+            let path = "../src/lazy_list_naive.rs";
+            ("lazy_list_naive", path, "subject::set", ", recover", "LazyListNaive<u64>")
+        }
+        Structure::HarrisList => {
+            ("harris_list", "../src/harris_list.rs", "subject::lock_free_set", "", "HarrisList<u64>")
+        }
+        Structure::HashSet => ("hash_set", "../src/hash_set.rs", "subject::set", ", recover", "HashSet"),
+        Structure::TreiberStack => {
+            ("treiber_stack", "../src/treiber_stack.rs", "subject::stack", "", "TreiberStack<u64>")
+        }
+        Structure::MsQueue => ("ms_queue", "../src/ms_queue.rs", "subject::queue", "", "MsQueue<u64>"),
+        Structure::Ring => ("ring", RING, "subject::ring", "", "Ring<u64>"),
+        Structure::MappedRing => ("ring_of_mapped_memory", RING, "subject::ring", "", "Ring<u64>"),
+        Structure::SmallHashMap => {
+            ("hash_map_with_small_tables", HASH_MAP, "map::map", ", u64", "HashMap<u64, u64>")
+        }
+        Structure::HashMapOfBytes => {
+            let handle = "HashMap<Vec<u8>, Vec<u8>>";
+            ("hash_map_with_small_tables", HASH_MAP, "map::map", ", Vec<u8>", handle)
+        }
         Structure::SmallInlineHashMap => {
-            (INLINE_HASH_MAP, "map::locking_map", ", u64", "inline::InlineHashMap<u64, u64>")
+            let (module, handle) = ("inline_hash_map_with_small_tables", "inline::InlineHashMap<u64, u64>");
+            (module, INLINE_HASH_MAP, "map::locking_map", ", u64", handle)
         }
         Structure::SmallInterlockedHashTable => {
-            (INTERLOCKED, "map::locking_map", ", u64", "interlocked::InterlockedHashTable<u64, u64>")
+            let (module, handle) =
+                ("interlocked_with_small_lists", "interlocked::InterlockedHashTable<u64, u64>");
+            (module, INTERLOCKED, "map::locking_map", ", u64", handle)
         }
-        Structure::TallSkipList => (SKIP_LIST, "map::ordered_map", ", u64, forwards", "SkipList<u64, u64>"),
+        Structure::TallSkipList => {
+            ("tall_skip_list", SKIP_LIST, "map::ordered_map", ", u64, forwards", "SkipList<u64, u64>")
+        }
         Structure::PriorityQueue => {
-            (PRIORITY_QUEUE, "subject::priority_queue", "", "PriorityQueue<u64, u64>")
+            let (module, handle) = ("priority_queue_with_tall_towers", "PriorityQueue<u64, u64>");
+            (module, PRIORITY_QUEUE, "subject::priority_queue", "", handle)
         }
-        Structure::SmallOrderedMap => (ORDERED_MAP, "map::ordered_map", ", u64", "OrderedMap<u64, u64>"),
+        Structure::SmallOrderedMap => {
+            let (module, handle) = ("ordered_map_with_small_nodes", "OrderedMap<u64, u64>");
+            (module, ORDERED_MAP, "map::ordered_map", ", u64", handle)
+        }
         Structure::OrderedMapOfBytes => {
-            (ORDERED_MAP, "map::ordered_map", ", Vec<u8>", "OrderedMap<Vec<u8>, Vec<u8>>")
+            let (module, handle) = ("ordered_map_with_small_nodes", "OrderedMap<Vec<u8>, Vec<u8>>");
+            (module, ORDERED_MAP, "map::ordered_map", ", Vec<u8>", handle)
         }
-        Structure::SmallKeyValueStore => (KV, "kv::store", "", "Store"),
+        Structure::SmallKeyValueStore => ("kv_with_small_pages", KV, "kv::store", "", "Store"),
         Structure::KeyValueStore
         | Structure::HashMap
         | Structure::InlineHashMap
@@ -136,7 +199,7 @@ fn source(structure: Structure) -> Option<Source> {
         | Structure::InterlockedHashTable
         | Structure::Register => return None,
     };
-    Some(Source { path, makes, with, handle })
+    Some(Source { module, path, makes, with, handle })
 }
 
 const HASH_MAP: &str = "../../collections/src/hash_map.rs";
@@ -156,74 +219,78 @@ const KV: &str = "../../kv/src/lib.rs";
 /// The modules of the key-value engine, but for the one whose threads the simulator does not have.
 const OF_KV: [&str; 9] = ["error", "index", "lists", "open", "options", "pages", "record", "store", "tally"];
 
+/// The structures with small tables and tall towers, and the ring of mapped memory: a module, the file, and the edits. They are soaked without a bug, too.
+const PREPARED: [(&str, &str, Edits); 7] = [
+    // Half of its clients access words one by one.
+    ("ring_of_mapped_memory", RING, planted::MAPPED),
+    ("tall_skip_list", SKIP_LIST, planted::TALL_TOWERS),
+    ("hash_map_with_small_tables", HASH_MAP, planted::SMALL_TABLES),
+    ("inline_hash_map_with_small_tables", INLINE_HASH_MAP, planted::SMALL_INLINE_TABLES),
+    ("ordered_map_with_small_nodes", ORDERED_MAP, planted::SMALL_NODES),
+    ("interlocked_with_small_lists", INTERLOCKED, planted::SMALL_LISTS),
+    ("kv_with_small_pages", KV, planted::SMALL_PAGES),
+];
+
+/// Passages and their replacements.
+type Edits = &'static [(&'static str, &'static str)];
+
 /// Edits that come before those of a planted bug.
-fn prepared(structure: Structure) -> &'static [(&'static str, &'static str)] {
-    match structure {
-        Structure::SmallHashMap | Structure::HashMapOfBytes => planted::SMALL_TABLES,
-        Structure::SmallInlineHashMap => planted::SMALL_INLINE_TABLES,
-        Structure::SmallOrderedMap | Structure::OrderedMapOfBytes => planted::SMALL_NODES,
-        Structure::MappedRing => planted::MAPPED,
-        Structure::TallSkipList | Structure::PriorityQueue => planted::TALL_TOWERS,
-        Structure::SmallInterlockedHashTable => planted::SMALL_LISTS,
-        Structure::SmallKeyValueStore => planted::SMALL_PAGES,
-        _ => &[],
+fn prepared(module: &str) -> Edits {
+    if module == "priority_queue_with_tall_towers" {
+        return planted::TALL_TOWERS;
     }
+    PREPARED.iter().find(|(name, ..)| *name == module).map_or(&[], |(_, _, edits)| edits)
 }
 
-/// Modules with the maps whose tables are small, or whose towers are tall, and with the ring of mapped memory, and no bug.
-fn small_tables() -> Result<String, String> {
-    let ring = edited(RING, "ring_of_mapped_memory", planted::MAPPED)?;
-    let skip_list = edited(SKIP_LIST, "tall_skip_list", planted::TALL_TOWERS)?;
-    let hash_map = edited(HASH_MAP, "hash_map_with_small_tables", planted::SMALL_TABLES)?;
-    let inline = edited(INLINE_HASH_MAP, "inline_hash_map_with_small_tables", planted::SMALL_INLINE_TABLES)?;
-    let ordered_map = edited(ORDERED_MAP, "ordered_map_with_small_nodes", planted::SMALL_NODES)?;
-    let entry = whole(Path::new(ENTRY))?;
-    let interlocked = edited(INTERLOCKED, "interlocked_with_small_lists", planted::SMALL_LISTS)?;
-    let kv = edited(KV, "kv_with_small_pages", planted::SMALL_PAGES)?;
-    Ok(format!(
-        "/// The entries of the maps.\npub mod entry {{\n{entry}}}\n\n\
-         /// The map, with small tables.\npub mod hash_map_with_small_tables {{\n{hash_map}}}\n\n\
-         /// The inline map, with small tables.\npub mod inline_hash_map_with_small_tables {{\n{inline}}}\n\n\
-         /// The ring, half of whose clients access words one by one.\npub mod ring_of_mapped_memory {{\n{ring}}}\n\n\
-         /// The skip list, with tall towers.\npub mod tall_skip_list {{\n{skip_list}}}\n\n\
-         /// The ordered map, with small nodes.\npub mod ordered_map_with_small_nodes {{\n{ordered_map}}}\n\n\
-         /// The Interlocked Hash Table, with small lists.\npub mod interlocked_with_small_lists {{\n{interlocked}}}\n\n\
-         /// The key-value engine, with small pages.\npub mod kv_with_small_pages {{\n{kv}}}\n\n"
-    ))
+/// The module with the entries that the maps share.
+fn entries() -> Result<String, String> {
+    Ok(format!("/// The entries of the maps.\npub mod entry {{\n{}}}\n", whole(Path::new(ENTRY))?))
 }
 
-/// The module of a mutant, and the type of its handles.
-fn mutant(bug: &Planted) -> Result<(String, String), String> {
-    let Planted { name, structure, edits, invariant, why, caught_by, needs_faults } = bug;
-    let Source { path, makes, with, handle } = source(*structure)
-        .ok_or_else(|| format!("planted bug `{name}`: {structure:?} has no source to edit"))?;
-    let edits: Vec<_> = prepared(*structure).iter().chain(*edits).copied().collect();
-    // Other structures have another path here.
-    let code = edited(path, name, &edits)?.replace("crate::LazyList", "farfield_examples::LazyList");
-    let (caught_by, faults) = (caught_by.name(), if *needs_faults { ", with faults" } else { "" });
-    let kind = format!("{name}::{handle}");
-    let module = format!(
-        "/// Planted in {structure:?}: {why}. Breaks: {invariant}. Caught by {caught_by}{faults}.\n\
-         pub mod {name} {{\n{code}}}\ncrate::{makes}!({kind}{with});\n\n"
-    );
-    Ok((module, kind))
+/// The prepared structures, without a bug, and the book's.
+fn sound() -> Result<String, String> {
+    let mut modules = entries()?;
+    for (module, path, edits) in PREPARED {
+        let code = edited(path, module, edits)?;
+        let _ = writeln!(modules, "/// A structure that is soaked.\npub mod {module} {{\n{code}}}");
+    }
+    for bug in planted::PLANTED.into_iter().flatten().filter(|bug| IN_THE_BOOK.contains(&bug.name)) {
+        let source = source(bug.structure).ok_or("it has no source to edit")?;
+        let _ = writeln!(modules, "{}", copy(bug, &source)?);
+    }
+    Ok(modules + &table(""))
+}
+
+/// A module of its own with a bug's mutant.
+fn copy(bug: &Planted, source: &Source) -> Result<String, String> {
+    let edits: Vec<_> = prepared(source.module).iter().chain(bug.edits).copied().collect();
+    let code = edited_for(bug.name, source.path, bug.name, &edits)?;
+    let (name, described, tested) = (bug.name, described(bug), source.tested(bug.name));
+    Ok(format!("/// {described}\npub mod {name} {{\n{code}}}\n{tested}\n"))
+}
+
+/// A structure's source with the edits of a planted bug.
+fn edited_for(bug: &str, path: &str, module: &str, edits: &[(&str, &str)]) -> Result<String, String> {
+    edited(path, module, edits).map_err(|why| format!("planted bug `{bug}`: {why}"))
 }
 
 /// A structure's source with edits, as the contents of a module.
-fn edited(path: &str, name: &str, edits: &[(&str, &str)]) -> Result<String, String> {
+fn edited(path: &str, module: &str, edits: &[(&str, &str)]) -> Result<String, String> {
     let mut code = without_indentation(&source_of(path)?);
     for (search, replacement) in edits {
         let search = without_indentation(search);
         let found = code.matches(&search).count();
         if found != 1 {
             return Err(format!(
-                "planted bug `{name}`: a passage that it replaces occurs {found} times in {path}, not once: {search}"
+                "a passage that is replaced occurs {found} times in {path}, not once: {search}"
             ));
         }
         code = code.replace(&search, replacement);
     }
+    // Other structures have another path here.
+    let code = code.replace("crate::LazyList", "farfield_examples::LazyList");
     // A crate is a module here.
-    Ok(if path == KV { code.replace("crate::", &format!("crate::mutants::{name}::")) } else { code })
+    Ok(if path == KV { code.replace("crate::", &format!("crate::mutants::{module}::")) } else { code })
 }
 
 /// The source of a structure, as the contents of a module.

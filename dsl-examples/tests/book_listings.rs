@@ -25,8 +25,8 @@ const RUN_ELSEWHERE: &[(&str, &str)] = &[
     // `cargo xtask ci` runs the README's second command.
     ("cargo test --workspace", "xtask/src/ci.rs"),
     // Long without optimisation; `cargo xtask sim-soak` runs them.
-    ("cargo run --release -p farfield-soak -- --planted --list", "xtask/src/soak.rs"),
-    ("cargo run --release -p farfield-soak -- --planted", "xtask/src/soak.rs"),
+    ("cargo run --release -p farfield-soak --features mutants -- --planted --list", "xtask/src/soak.rs"),
+    ("cargo run --release -p farfield-soak --features mutants -- --planted", "xtask/src/soak.rs"),
     // For these `cargo xtask rdma-test` starts a virtual machine.
     ("modprobe rdma_rxe", "xtask/src/rdma/modules.rs"),
     ("rdma link add rxe0 type rxe netdev eth0", "xtask/src/rdma/scripts/init.sh"),

@@ -71,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let programs = [
         &["cargo", "test", "--release", "--quiet"],
         &workspace::PROGRAMS[..],
-        &["--test", "planted_runtime"],
+        &["--test", "planted_runtime", "--test", "planted", "--bin", "soak"],
     ];
     let programs = programs.concat();
     step("crash recovery", || {

@@ -14,23 +14,19 @@ pub(crate) struct Options {
     /// Seeds of each structure, both without and with faults
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     seeds: u32,
-    /// Without the mutants of structures, whose build takes ten minutes: the tests of `farfield-soak` have hunted them
-    #[arg(long)]
-    without_mutants: bool,
 }
 
 impl Options {
     /// The run that every change must pass.
     pub(crate) fn short() -> Self {
-        Self { seeds: 1000, without_mutants: true }
+        Self { seeds: 1000 }
     }
 }
 
 /// Soaks, after hunting the planted bugs: a soak without findings is evidence only if it detects them.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let seeds = format!("0..{}", options.seeds);
-    let packages = if options.without_mutants { &PROGRAMS[..] } else { &PROGRAMS[..4] };
-    command(&[&["cargo", "build", "--release", "--quiet"], packages].concat(), &[])?;
+    command(&[&["cargo", "build", "--release", "--quiet"], &PROGRAMS[..]].concat(), &[])?;
     let program = target().join("release/soak").display().to_string();
     let soak = [program.as_str()];
     command(&[&soak[..], &["--planted"]].concat(), &[])?;

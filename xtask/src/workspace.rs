@@ -13,9 +13,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The packages of the programs that are tested optimised, in all steps the same, so that each is built once. Without mutants, which take most of
-/// the time.
-pub(crate) const PROGRAMS: [&str; 5] = ["-p", "farfield-cli", "-p", "farfield-soak", "--no-default-features"];
+/// The packages of the programs that are tested optimised, in all steps the same, so that each is built once.
+pub(crate) const PROGRAMS: [&str; 5] =
+    ["-p", "farfield-cli", "-p", "farfield-soak", "--features=farfield-soak/mutants"];
 
 /// The workspace's folder.
 pub(crate) fn root() -> PathBuf {

@@ -112,6 +112,9 @@ fn task(flags: &Flags) -> Result<Task, Refused> {
     let is_selected = |structure: Structure| {
         flags.structure.is_none_or(|only| only == structure || only == structure.original())
     };
+    if flags.planted && !cfg!(feature = "mutants") {
+        return Err(Refused::Mistake("--planted needs a build with --features mutants".to_owned()));
+    }
     if flags.planted {
         let subjects = mutants::planted().filter(|subject| is_selected(subject.structure)).collect();
         let is_all = flags.structure.is_none();
@@ -151,9 +154,16 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 
 /// The command that prints the trace of a seed.
 pub(crate) fn replay_command(subject: &Subject, seed: u64, faults: Faults) -> String {
-    let what = if matches!(subject.bug, Bug::None) { "structure" } else { "bug" };
+    let (features, what) = match subject.bug {
+        Bug::None => ("", "structure"),
+        Bug::Mutant(_) => (" --features mutants", "bug"),
+        Bug::Runtime(..) => ("", "bug"),
+    };
     let faults = if faults == Faults::Injected { " --faults" } else { "" };
-    format!("cargo run --release -p farfield-soak -- --{what} {} --seed {seed}{faults}", subject.name())
+    format!(
+        "cargo run --release -p farfield-soak{features} -- --{what} {} --seed {seed}{faults}",
+        subject.name()
+    )
 }
 
 /// Joins the lines of a message, without the advice at its end.
@@ -166,10 +176,9 @@ fn one_line(message: &str) -> String {
     said.join(" ").trim_start_matches("error: ").to_owned()
 }
 
-#[cfg(all(test, feature = "mutants"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use farfield_soak::mutants::MUTANTS;
 
     fn parse(words: &str) -> Result<Args, Refused> {
         Args::parse_and_check(format!("soak {words}").split_whitespace())
@@ -189,6 +198,7 @@ mod tests {
         assert_eq!((args.seeds, args.faults), (0..1000, Faults::None));
     }
 
+    #[cfg(feature = "mutants")]
     #[test]
     fn the_bugs_of_one_structure_can_be_hunted() {
         let Ok(Args { task: Task::Hunt(bugs), .. }) = parse("--planted --structure ms-queue") else {
@@ -198,6 +208,7 @@ mod tests {
         assert!(bugs.subjects.iter().all(|bug| bug.structure == Structure::MsQueue));
     }
 
+    #[cfg(feature = "mutants")]
     #[test]
     fn the_bugs_of_a_structure_include_those_of_its_copies_with_small_tables() {
         for structure in ["hash-map", "inline-hash-map", "interlocked"] {
@@ -209,20 +220,27 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "mutants")]
     #[test]
     fn the_table_of_bugs_can_be_printed() {
         let Ok(Args { task: Task::List(bugs), .. }) = parse("--planted --list") else {
             panic!("a list was asked for");
         };
-        let made = if option_env!("FARFIELD_MUTANTS").is_some() { bugs.subjects.len() } else { 166 };
-        assert_eq!((bugs.subjects.len(), bugs.of_runtime.len()), (made, 31));
+        assert_eq!((bugs.subjects.len(), bugs.of_runtime.len()), (166, 31));
         assert!(mistake("--list").contains("--planted"));
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    #[test]
+    fn planted_bugs_are_not_hunted_without_their_mutants() {
+        assert!(mistake("--planted").contains("--features mutants"));
     }
 
     #[test]
     fn a_replay_command_is_accepted() {
         let planted_in_runtime = mutants::planted().last().unwrap();
-        for subject in [Subject::real(Structure::HarrisList), MUTANTS[0], planted_in_runtime] {
+        let mutant = mutants::planted().next().unwrap();
+        for subject in [Subject::real(Structure::HarrisList), mutant, planted_in_runtime] {
             let command = replay_command(&subject, 17, Faults::Injected);
             let Ok(args) = parse(command.split_once(" -- ").unwrap().1) else { panic!("{command}") };
             assert_eq!(args.faults, Faults::Injected);

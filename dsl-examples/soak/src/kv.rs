@@ -33,6 +33,7 @@ use farfield_testing::{
 use crate::map::{Encoded, INVALID};
 use crate::model::map::Keys;
 use crate::model::store::{Answer, KeyValueStore, Request};
+use crate::mutants;
 use crate::soak::{Outcome, Soaked, options};
 
 /// The name of the store's root.
@@ -729,12 +730,12 @@ async fn finish_once<S: KeyValue>(ct: &ComputeThread, run: &Run<'_, S>, last: La
 const LAST_VALUE: u64 = 0;
 
 /// Runs one seed.
-pub(crate) fn run<S: KeyValue>(seed: u64, faults: Faults, plant: Plant) -> Outcome {
+pub(crate) fn run<S: KeyValue, const BUG: usize>(seed: u64, faults: Faults, plant: Plant) -> Outcome {
     let plan = plan(seed, faults, plant);
     let (history, final_history) = (History::new(), History::new());
     let counts = Counts::default();
     let (mut found, simulation) = execute(&plan, false, |cluster| {
-        run_processes::<S>(cluster, &plan, &history, &final_history, &counts)
+        run_processes::<S, BUG>(cluster, &plan, &history, &final_history, &counts)
     });
     let final_events =
         final_history.into_events().into_iter().map(|event| Event { client: AT_THE_END, ..event });
@@ -774,7 +775,7 @@ fn is_wrong(answer: &Answer) -> bool {
 }
 
 /// Runs the processes, and then one that finds what they have left.
-fn run_processes<S: KeyValue>(
+fn run_processes<S: KeyValue, const BUG: usize>(
     cluster: &Cluster,
     plan: &Plan<Request>,
     history: &History<Request, Answer>,
@@ -785,16 +786,24 @@ fn run_processes<S: KeyValue>(
     let processes: Vec<Process<S>> =
         (0..threads / plan.threads_per_node as usize).map(|_| Process::default()).collect();
     let run = Run { plan, setting: setting::<S>(plan, threads), history, processes: &processes, counts };
-    match cluster.run_surviving(threads, async |ct| work(ct, &run).await) {
+    let work = async |ct: &ComputeThread| {
+        mutants::activate(BUG);
+        work(ct, &run).await
+    };
+    match cluster.run_surviving(threads, work) {
         Err(error) if judge(plan, false, &error).is_some() => return Err(error),
         _ => {}
     }
     let run = Run { history: final_history, setting: setting::<S>(plan, 1), ..run };
-    cluster.run_surviving(1, async |ct| finish(ct, &run).await).map(drop)
+    let finish = async |ct: &ComputeThread| {
+        mutants::activate(BUG);
+        finish(ct, &run).await
+    };
+    cluster.run_surviving(1, finish).map(drop)
 }
 
 /// Runs many seeds.
-pub(crate) fn soak<S: KeyValue>(
+pub(crate) fn soak<S: KeyValue, const BUG: usize>(
     seeds: std::ops::Range<u64>,
     faults: Faults,
     jobs: usize,
@@ -802,7 +811,7 @@ pub(crate) fn soak<S: KeyValue>(
 ) -> Soaked {
     let count = (seeds.end - seeds.start) as usize;
     let runs = in_parallel(jobs, count, |index| {
-        let outcome = run::<S>(seeds.start + index as u64, faults, plant);
+        let outcome = run::<S, BUG>(seeds.start + index as u64, faults, plant);
         (outcome.operations, !outcome.undecided.is_empty(), outcome.found)
     });
     let mut soaked = Soaked { operations: 0, undecided: vec![], failing: vec![], smallest: None };

@@ -331,9 +331,10 @@ pub(crate) use by_order;
 /// Implements `Tested` for a map.
 macro_rules! any_map {
     ($map:ty, $encoded:ty, $lock_free:literal, $order:ident) => {
-        impl farfield_testing::Tested for $crate::subject::Soak<$map> {
+        impl<const BUG: usize> farfield_testing::Tested for $crate::subject::Soak<$map, BUG> {
             $crate::subject::common_items!($map, $crate::map::by_order!(model $order), $lock_free);
             async fn open(ct: &farfield::ComputeThread) -> farfield::Result<$map> {
+                $crate::mutants::activate(BUG);
                 let root = ct.root_or_init($crate::subject::ROOT, async || <$map>::create(ct).await);
                 let map = <$map>::attach(root.await?, ct).await?;
                 Ok(map.with_cache($crate::map::cache_bytes(ct.index())))

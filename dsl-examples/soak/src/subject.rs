@@ -1,7 +1,7 @@
 //! Subjects of the soak: structures as users use them, and planted bugs.
 
 // Mutants use the rest.
-#![cfg_attr(any(not(feature = "mutants"), clippy, doc, test), allow(dead_code, unused_imports))]
+#![cfg_attr(not(feature = "mutants"), allow(dead_code, unused_imports))]
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -33,9 +33,9 @@ use crate::{Check, model};
 /// The name of the structure's root.
 pub(crate) const ROOT: &str = "subject";
 
-/// Implements [`Tested`] for the structure `S`.
+/// Implements [`Tested`] for the structure `S`, with the planted bug of this number, or none.
 #[derive(Debug)]
-pub struct Soak<S>(PhantomData<S>);
+pub struct Soak<S, const BUG: usize = 0>(PhantomData<S>);
 
 /// A model with a generator of operations.
 pub trait Workload: Model {
@@ -205,16 +205,16 @@ impl Subject {
     }
 
     /// A mutant of a structure.
-    pub(crate) const fn mutant<S>(planted: &'static Planted) -> Self
+    pub(crate) const fn mutant<S, const BUG: usize>(planted: &'static Planted) -> Self
     where
-        Soak<S>: Tested,
+        Soak<S, BUG>: Tested,
     {
-        Self { bug: Bug::Mutant(planted), ..Self::of::<S>(planted.structure) }
+        Self { bug: Bug::Mutant(planted), ..Self::with_bug::<S, BUG>(planted.structure) }
     }
 
     /// A mutant of the key-value store.
-    pub(crate) const fn mutant_of_store<S: KeyValue>(planted: &'static Planted) -> Self {
-        Self { bug: Bug::Mutant(planted), ..Self::of_store::<S>(planted.structure) }
+    pub(crate) const fn mutant_of_store<S: KeyValue, const BUG: usize>(planted: &'static Planted) -> Self {
+        Self { bug: Bug::Mutant(planted), ..Self::store_with_bug::<S, BUG>(planted.structure) }
     }
 
     /// The structure that must detect a planted bug of the runtime, if one must.
@@ -227,11 +227,22 @@ impl Subject {
     where
         Soak<S>: Tested,
     {
-        Self { structure, bug: Bug::None, run: soak::run::<Soak<S>>, soak: soak::soak::<Soak<S>> }
+        Self::with_bug::<S, 0>(structure)
+    }
+
+    const fn with_bug<S, const BUG: usize>(structure: Structure) -> Self
+    where
+        Soak<S, BUG>: Tested,
+    {
+        Self { structure, bug: Bug::None, run: soak::run::<Soak<S, BUG>>, soak: soak::soak::<Soak<S, BUG>> }
     }
 
     const fn of_store<S: KeyValue>(structure: Structure) -> Self {
-        Self { structure, bug: Bug::None, run: kv::run::<S>, soak: kv::soak::<S> }
+        Self::store_with_bug::<S, 0>(structure)
+    }
+
+    const fn store_with_bug<S: KeyValue, const BUG: usize>(structure: Structure) -> Self {
+        Self { structure, bug: Bug::None, run: kv::run::<S, BUG>, soak: kv::soak::<S, BUG> }
     }
 
     /// The name in reports.
@@ -315,6 +326,7 @@ pub(crate) use common_items;
 macro_rules! open {
     ($structure:ty) => {
         async fn open(ct: &farfield::ComputeThread) -> farfield::Result<$structure> {
+            $crate::mutants::activate(BUG);
             let root = ct.root_or_init($crate::subject::ROOT, async || <$structure>::create(ct).await);
             <$structure>::attach(root.await?, ct).await
         }
@@ -339,7 +351,7 @@ pub(crate) use lock_free_set;
 
 macro_rules! any_set {
     ($set:ty, $lock_free:literal $(, $recover:ident)?) => {
-        impl farfield_testing::Tested for $crate::subject::Soak<$set> {
+        impl<const BUG: usize> farfield_testing::Tested for $crate::subject::Soak<$set, BUG> {
             $crate::subject::common_items!($set, $crate::model::set::Set, $lock_free);
             $crate::subject::open!($set);
             $(async fn $recover(set: &$set, ct: &farfield::ComputeThread) -> farfield::Result<()> {
@@ -366,7 +378,7 @@ pub(crate) use any_set;
 
 macro_rules! stack {
     ($stack:ty) => {
-        impl farfield_testing::Tested for $crate::subject::Soak<$stack> {
+        impl<const BUG: usize> farfield_testing::Tested for $crate::subject::Soak<$stack, BUG> {
             $crate::subject::common_items!($stack, $crate::model::exchange::Stack, true);
             $crate::subject::open!($stack);
             async fn perform(
@@ -390,7 +402,7 @@ pub(crate) use stack;
 
 macro_rules! queue {
     ($queue:ty) => {
-        impl farfield_testing::Tested for $crate::subject::Soak<$queue> {
+        impl<const BUG: usize> farfield_testing::Tested for $crate::subject::Soak<$queue, BUG> {
             $crate::subject::common_items!($queue, $crate::model::exchange::Queue, true);
             $crate::subject::open!($queue);
             async fn perform(
@@ -425,9 +437,10 @@ pub(crate) fn value_of(item: u64) -> u64 {
 
 macro_rules! ring {
     ($ring:ty) => {
-        impl farfield_testing::Tested for $crate::subject::Soak<$ring> {
+        impl<const BUG: usize> farfield_testing::Tested for $crate::subject::Soak<$ring, BUG> {
             $crate::subject::common_items!($ring, $crate::model::exchange::Bounded, true);
             async fn open(ct: &farfield::ComputeThread) -> farfield::Result<$ring> {
+                $crate::mutants::activate(BUG);
                 const CAPACITY: u64 =
                     <$crate::model::exchange::FewFirst as $crate::model::exchange::Discipline>::MOST as u64;
                 let create = async || <$ring>::create(CAPACITY, ct).await;
@@ -462,9 +475,10 @@ pub(crate) use ring;
 
 macro_rules! priority_queue {
     ($queue:ty) => {
-        impl farfield_testing::Tested for $crate::subject::Soak<$queue> {
+        impl<const BUG: usize> farfield_testing::Tested for $crate::subject::Soak<$queue, BUG> {
             $crate::subject::common_items!($queue, $crate::model::priority::PriorityQueue, true);
             async fn open(ct: &farfield::ComputeThread) -> farfield::Result<$queue> {
+                $crate::mutants::activate(BUG);
                 let root = ct.root_or_init($crate::subject::ROOT, async || <$queue>::create(ct).await);
                 let queue = <$queue>::attach(root.await?, ct).await?;
                 Ok(queue.with_cache($crate::map::cache_bytes(ct.index())))
@@ -503,7 +517,7 @@ macro_rules! priority_queue {
 }
 pub(crate) use priority_queue;
 
-impl Tested for Soak<Register> {
+impl<const BUG: usize> Tested for Soak<Register, BUG> {
     common_items!(Register, model::register::Register, false);
     open!(Register);
     async fn perform(

@@ -2,9 +2,6 @@
 //!
 //! `FARFIELD_BLESS=1 cargo test -p farfield-soak --test book_simulator` regenerates the output.
 
-// It uses a mutant, and lints are checked without them.
-#![cfg(not(clippy))]
-
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
