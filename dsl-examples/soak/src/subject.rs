@@ -440,9 +440,9 @@ macro_rules! ring {
         impl<const BUG: usize> farfield_testing::Tested for $crate::subject::Soak<$ring, BUG> {
             $crate::subject::common_items!($ring, $crate::model::exchange::Bounded, true);
             async fn open(ct: &farfield::ComputeThread) -> farfield::Result<$ring> {
-                $crate::mutants::activate(BUG);
                 const CAPACITY: u64 =
                     <$crate::model::exchange::FewFirst as $crate::model::exchange::Discipline>::MOST as u64;
+                $crate::mutants::activate(BUG);
                 let create = async || <$ring>::create(CAPACITY, ct).await;
                 <$ring>::attach(ct.root_or_init($crate::subject::ROOT, create).await?, ct).await
             }
