@@ -1,5 +1,6 @@
 //! The steps that every change must pass.
 
+use std::cell::Cell;
 use std::time::Instant;
 
 use clap::Args;
@@ -16,6 +17,9 @@ pub(crate) struct Options {
     /// Delete what the steps have built as soon as no later step needs it: the most on disk is then 5 GB instead of 15
     #[arg(long)]
     delete_builds: bool,
+    /// Begin with the step of this name, such as `crash test`: those before it have passed
+    #[arg(long, value_name = "STEP")]
+    from: Option<String>,
 }
 
 impl Options {
@@ -53,16 +57,17 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     let clippy = ["cargo", "clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     let doc = ["cargo", "doc", "--workspace", "--no-deps", "--quiet"];
     let loom = ["cargo", "test", "--release", "--quiet", "-p", "farfield", "--lib", "loom"];
-    step("formatting", || workspace::run(&["cargo", "fmt", "--all", "--check"], &[]))?;
-    step("tidiness", || tidy::run(&tidy::Options::default()))?;
-    step("lints", || workspace::run(&clippy, &[]))?;
-    step("tests", || workspace::run(&tests, &variables))?;
-    step("plots", || {
+    let steps = Steps { from: Cell::new(options.from.as_deref()) };
+    steps.step("formatting", || workspace::run(&["cargo", "fmt", "--all", "--check"], &[]))?;
+    steps.step("tidiness", || tidy::run(&tidy::Options::default()))?;
+    steps.step("lints", || workspace::run(&clippy, &[]))?;
+    steps.step("tests", || workspace::run(&tests, &variables))?;
+    steps.step("plots", || {
         workspace::run(&["cargo", "test", "--quiet", "-p", "xtask", "--features", "plot", "plot"], &[])
     })?;
-    step("documentation", || workspace::run(&doc, &[("RUSTDOCFLAGS", "-D warnings")]))?;
+    steps.step("documentation", || workspace::run(&doc, &[("RUSTDOCFLAGS", "-D warnings")]))?;
     options.delete_members("dev")?;
-    step("model checking", || {
+    steps.step("model checking", || {
         workspace::run(&loom, &[("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", LOOM_TARGET)])
     })?;
     options.delete(LOOM_TARGET)?;
@@ -74,14 +79,16 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         &["--test", "planted_runtime", "--test", "planted", "--bin", "soak"],
     ];
     let programs = programs.concat();
-    step("crash recovery", || {
+    steps.step("crash recovery", || {
         workspace::run(&members, &[])?;
         workspace::run(&programs, &[])
     })?;
-    step("packages", package::run)?;
-    step("book", book::run)?;
-    step("instructions", || workspace::run(&["cargo", "xtask", "instructions", "--check"], &variables))?;
-    step("lints with RDMA", || {
+    steps.step("packages", package::run)?;
+    steps.step("book", book::run)?;
+    steps.step("instructions", || {
+        workspace::run(&["cargo", "xtask", "instructions", "--check"], &variables)
+    })?;
+    steps.step("lints with RDMA", || {
         // The other features of the benchmarks are linted here, too.
         let features = format!("{},farfield-benches/instructions,farfield-benches/iceoryx2", rdma::FEATURES);
         let clippy = ["clippy", "--all-targets", "--quiet", "--features", &features];
@@ -90,22 +97,27 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
             ["cargo"].into_iter().chain(clippy).chain(packages).chain(["--", "-D", "warnings"]).collect();
         workspace::run(&arguments, &[("CARGO_TARGET_DIR", rdma::TARGET)])
     })?;
-    step("documentation with RDMA", || {
+    steps.step("documentation with RDMA", || {
         let doc = ["cargo", "doc", "--features", "verbs", "--no-deps", "--quiet"];
         let doc = [&doc[..], &["--package", "farfield-fabric", "--package", "farfield"]].concat();
         workspace::run(&doc, &[("RUSTDOCFLAGS", "-D warnings"), ("CARGO_TARGET_DIR", rdma::TARGET)])
     })?;
-    step("RDMA", || rdma::run(&rdma::Options::checks(), &results::recorded_figures()?))?;
+    steps.step("RDMA", || rdma::run(&rdma::Options::checks(), &results::recorded_figures()?))?;
     options.delete(rdma::TARGET)?;
-    step("TCP", || workspace::run(&["cargo", "xtask", "tcp-test"], &variables))?;
-    step("sets", sets)?;
-    step("fuzz", || fuzz::run(&fuzz::Options::short()))?;
+    steps.step("TCP", || workspace::run(&["cargo", "xtask", "tcp-test"], &variables))?;
+    steps.step("sets", sets)?;
+    steps.step("fuzz", || fuzz::run(&fuzz::Options::short()))?;
     options.delete(fuzz::TARGET)?;
-    step("crash test", || crash::run(&crash::Options::short()))?;
-    step("crash test over TCP", || crash::run(&crash::Options::short_over_tcp()))?;
-    step("crash test of the key-value engine", || contest_crash::run(&contest_crash::Options::short()))?;
-    step("corruption", || corrupt::run(&corrupt::Options::short()))?;
-    step("soak", || soak::run(&soak::Options::short()))?;
+    steps.step("crash test", || crash::run(&crash::Options::short()))?;
+    steps.step("crash test over TCP", || crash::run(&crash::Options::short_over_tcp()))?;
+    steps.step("crash test of the key-value engine", || {
+        contest_crash::run(&contest_crash::Options::short())
+    })?;
+    steps.step("corruption", || corrupt::run(&corrupt::Options::short()))?;
+    steps.step("soak", || soak::run(&soak::Options::short()))?;
+    if let Some(unknown) = steps.from.get() {
+        return Err(format!("there is no step {unknown}"));
+    }
     // Tests that were skipped: see `runtime/tests/skip`.
     for line in std::fs::read_to_string(&skipped).unwrap_or_default().lines() {
         println!("== {line}");
@@ -113,12 +125,24 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-fn step(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
-    println!("== {name}");
-    let started = Instant::now();
-    work().map_err(|why| format!("{name}: {why}"))?;
-    println!("== {name}: {:.0} s, {}", started.elapsed().as_secs_f64(), free_space()?);
-    Ok(())
+/// Runs the steps, from one on.
+struct Steps<'a> {
+    /// The first step, until it was found.
+    from: Cell<Option<&'a str>>,
+}
+
+impl Steps<'_> {
+    fn step(&self, name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+        if self.from.get().is_some_and(|first| first != name) {
+            return Ok(());
+        }
+        self.from.set(None);
+        println!("== {name}");
+        let started = Instant::now();
+        work().map_err(|why| format!("{name}: {why}"))?;
+        println!("== {name}: {:.0} s, {}", started.elapsed().as_secs_f64(), free_space()?);
+        Ok(())
+    }
 }
 
 /// The space that is left where programs are built: a full disk fails in the middle of a step, with the linker's words.

@@ -1,5 +1,5 @@
 //! Mutants: the structures with planted bugs, made by the build script from [`planted`](crate::planted). The mutants of a structure are one module, whose
-//! functions choose among their bodies by [`active`]. Without the feature `mutants` there are none, but the book's; then a build takes half of the time.
+//! functions choose among their bodies by `active`. Without the feature `mutants` there are none, but the book's; then a build takes half of the time.
 
 // Edits may leave items unused, and mutants need not pass lints.
 #![allow(unused, unreachable_pub, clippy::all, clippy::pedantic)]
