@@ -72,7 +72,8 @@ fn build_archives() -> Result<(), String> {
     std::fs::write(folder.join("Cargo.toml"), manifest()).map_err(failed)?;
     std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).map_err(failed)?;
     let manifest = text(&folder.join("Cargo.toml"))?;
-    let built = text(&archives.join("built"))?;
+    // With what the steps before have built of other crates.
+    let built = text(&target())?;
     let command = ["cargo", "check", "--quiet", "--workspace", "--manifest-path", &manifest];
     workspace::run(&command, &[("CARGO_TARGET_DIR", &built)])
 }

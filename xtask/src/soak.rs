@@ -27,6 +27,10 @@ impl Options {
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let seeds = format!("0..{}", options.seeds);
     command(&[&["cargo", "build", "--release", "--quiet"], &PROGRAMS[..]].concat(), &[])?;
+    if options.seeds > Options::short().seeds {
+        // Tests with thousands of seeds, which only optimised builds run.
+        command(&["cargo", "test", "--release", "--quiet", "-p", "farfield", "--lib", "--", "evicted"], &[])?;
+    }
     let program = target().join("release/soak").display().to_string();
     let soak = [program.as_str()];
     command(&[&soak[..], &["--planted"]].concat(), &[])?;

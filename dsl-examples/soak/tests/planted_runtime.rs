@@ -8,7 +8,7 @@ const SEEDS: u64 = 1000;
 
 #[test]
 fn programs_succeed_without_a_planted_bug() {
-    let seeds = if cfg!(debug_assertions) { 20 } else { 1000 };
+    let seeds = if cfg!(debug_assertions) { 20 } else { 500 };
     for program in Program::ALL {
         for seed in 0..seeds {
             if let Err(error) = program.run(seed, Plant::None) {

@@ -64,9 +64,9 @@ pub(crate) struct Options {
     /// Acceleration of the virtual machine; by default KVM if it works
     #[arg(long, value_enum)]
     accel: Option<Acceleration>,
-    /// Without the tests whose times are figures, and which check nothing else
+    /// Without the tests whose times are figures, and those of what other tests check, too
     #[arg(long)]
-    without_times: bool,
+    short: bool,
     /// Download the virtual machine's packages again
     #[arg(long)]
     refresh: bool,
@@ -89,7 +89,7 @@ impl Options {
             busy: 0,
             limit: LIMIT_S,
             accel: None,
-            without_times: false,
+            short: false,
             refresh: false,
             verbose: false,
             format: Format::Json,
@@ -98,7 +98,7 @@ impl Options {
 
     /// The tests that every change must pass.
     pub(crate) fn checks() -> Self {
-        Self { without_times: true, ..Self::all() }
+        Self { short: true, ..Self::all() }
     }
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn run(options: &Options, recorded: &[(&str, f64)]) -> Result<(), Str
         None => suite::single(device.is_none()).into_iter().chain(suite::long()).collect(),
     };
     let programs = programs::build()?;
-    let is_left_out = |name: &str| options.without_times && [suite::MEASURE, suite::MAPS].contains(&name);
+    let is_left_out = |name: &str| options.short && suite::LONG.contains(&name);
     single.retain(|test| test.name.starts_with(prefix) && !is_left_out(&test.name));
     suite::repeat(&mut single, options.repeat, options.busy);
     let reports = match device {
@@ -158,9 +158,9 @@ pub(crate) fn run(options: &Options, recorded: &[(&str, f64)]) -> Result<(), Str
             let mut pair = suite::pair();
             pair.programs.clone_from(&programs);
             let whole = options.script.is_none();
-            pair.guests
-                .iter_mut()
-                .for_each(|guest| guest.keep(|test| whole && test.name.starts_with(prefix)));
+            pair.guests.iter_mut().for_each(|guest| {
+                guest.keep(|test| whole && test.name.starts_with(prefix) && !is_left_out(&test.name))
+            });
             let scenarios = [suite::alone(single, programs), pair];
             let scenarios: Vec<&Scenario> = scenarios.iter().filter(|one| one.tests().count() > 0).collect();
             require_tests(&scenarios, prefix)?;

@@ -22,6 +22,11 @@ use super::programs::{TESTS, TESTS_DLOPEN};
 pub(super) const MEASURE: &str = "measure";
 pub(super) const MAPS: &str = "measure-maps";
 pub(super) const INSTRUCTIONS: &str = "instructions";
+/// The tests of both sides on rdma-core that is loaded at run time, whose code is the same from the first call on; and those of TCP between two machines, beside `cargo xtask tcp-test`.
+const TWO_SIDES_DLOPEN: &str = "two-sides-dlopen";
+const PAIR_TCP: &str = "pair-tcp";
+/// The tests that `--short` leaves out.
+pub(super) const LONG: [&str; 4] = [MEASURE, MAPS, TWO_SIDES_DLOPEN, PAIR_TCP];
 
 fn test(name: &str, limit_s: u64, command: &str) -> Test {
     Test { name: name.to_owned(), command: command.to_owned(), limit: Duration::from_secs(limit_s) }
@@ -43,7 +48,7 @@ pub(super) fn single(in_machine: bool) -> Vec<Test> {
         test("conformance", 120, &library(TESTS, "rdma_conforms", "rdma_conforms")),
         test("two-sides", 120, &few_connections(&library(TESTS, "verbs", "verbs::tests::"))),
         test("conformance-dlopen", 120, &library(TESTS_DLOPEN, "rdma_conforms", "rdma_conforms")),
-        test("two-sides-dlopen", 120, &few_connections(&library(TESTS_DLOPEN, "verbs", "verbs::tests::"))),
+        test(TWO_SIDES_DLOPEN, 120, &few_connections(&library(TESTS_DLOPEN, "verbs", "verbs::tests::"))),
         test("sets", 180, include_str!("scripts/sets.sh")),
         test("nodes", 120, include_str!("scripts/nodes.sh")),
         test("delegation", 240, include_str!("scripts/delegation.sh")),
@@ -87,7 +92,7 @@ pub(super) fn pair() -> Scenario {
     let service = format!("{PRELUDE}\n{}", include_str!("scripts/pair_service.sh"));
     let tests = vec![
         test("pair-sets", 480, include_str!("scripts/pair_sets.sh")),
-        test("pair-tcp", 480, include_str!("scripts/pair_tcp.sh")),
+        test(PAIR_TCP, 480, include_str!("scripts/pair_tcp.sh")),
         test("pair-power-off", 180, include_str!("scripts/pair_off.sh")),
     ];
     Scenario {
