@@ -421,6 +421,16 @@ fn end_workers(cluster: Fabric, workers: &mut [Worker]) -> Result<u64, String> {
     Ok(evicted)
 }
 
+/// Runs the judge, and returns what it prints.
+fn judge(program: &Path, url: &str, logs: &Path) -> Result<String, String> {
+    let judged = Command::new(program).args(["judge", url, &logs.display().to_string()]).output();
+    let judged = judged.map_err(|error| format!("judge: {error}"))?;
+    if !judged.status.success() {
+        return Err(format!("the judge failed: {}", String::from_utf8_lossy(&judged.stderr).trim()));
+    }
+    Ok(String::from_utf8_lossy(&judged.stdout).into_owned())
+}
+
 fn test(
     options: &Options,
     way: Way,
@@ -496,13 +506,7 @@ fn test(
         }
         of_way.push(("collected_bytes", collected));
     }
-    let mut judge = Command::new(&program);
-    let judged = judge.args(["judge", &url, &logs.display().to_string()]).output();
-    let judged = judged.map_err(|error| format!("judge: {error}"))?;
-    if !judged.status.success() {
-        return Err(format!("the judge failed: {}", String::from_utf8_lossy(&judged.stderr).trim()));
-    }
-    let found = String::from_utf8_lossy(&judged.stdout);
+    let found = judge(&program, &url, logs)?;
     let figure = |name: &str| {
         let line = found.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|value| value.parse::<u64>().ok()).ok_or_else(|| format!("the judge printed no {name}"))

@@ -159,7 +159,7 @@ pub(crate) fn run(options: &Options, recorded: &[(&str, f64)]) -> Result<(), Str
             pair.programs.clone_from(&programs);
             let whole = options.script.is_none();
             pair.guests.iter_mut().for_each(|guest| {
-                guest.keep(|test| whole && test.name.starts_with(prefix) && !is_left_out(&test.name))
+                guest.keep(|test| whole && test.name.starts_with(prefix) && !is_left_out(&test.name));
             });
             let scenarios = [suite::alone(single, programs), pair];
             let scenarios: Vec<&Scenario> = scenarios.iter().filter(|one| one.tests().count() > 0).collect();
