@@ -7,6 +7,8 @@
 //! Writes `structures.rs` to the output folder: the maps with small tables and tall towers, the ring of mapped memory, and the book's broken list;
 //! with the feature `mutants` these have mutants, as have the other structures; and the table of the mutants.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs, process};
@@ -49,10 +51,33 @@ fn main() {
 }
 
 fn run() -> Result<(), String> {
-    let modules = if cfg!(feature = "mutants") { mutants()? } else { sound()? };
+    let mut bugs = Vec::new();
+    for (group, planted) in planted::PLANTED.iter().enumerate() {
+        for (index, bug) in planted.iter().enumerate() {
+            let source = source(bug.structure).ok_or_else(|| {
+                format!("planted bug `{}`: {:?} has no source to edit", bug.name, bug.structure)
+            })?;
+            // The edits of all must be possible, in each build.
+            let code = source.mutant(bug, source.module)?;
+            bugs.push(Bug { number: bugs.len() + 1, at: (group, index), bug, source, code });
+        }
+    }
+    let modules = if cfg!(feature = "mutants") { mutants(&bugs)? } else { sound(&bugs)? };
     let folder = env::var("OUT_DIR").map_err(|error| format!("OUT_DIR: {error}"))?;
     let name = "structures.rs";
     fs::write(Path::new(&folder).join(name), modules).map_err(|error| format!("{name}: {error}"))
+}
+
+/// A planted bug.
+struct Bug {
+    /// From 1 on.
+    number: usize,
+    /// Where it is in [`planted::PLANTED`].
+    at: (usize, usize),
+    bug: &'static Planted,
+    source: Source,
+    /// The structure's source with the bug, in the module that the mutants share.
+    code: String,
 }
 
 /// The table of the mutants' subjects.
@@ -61,45 +86,32 @@ fn table(subjects: &str) -> String {
 }
 
 /// The modules of all structures, with planted bugs, and the table of their subjects.
-fn mutants() -> Result<String, String> {
+fn mutants(bugs: &[Bug]) -> Result<String, String> {
     let (mut modules, mut subjects) = (entries()?, String::new());
-    let mut number = 0;
-    let mut shared: Vec<(&str, Merged)> = Vec::new();
+    let mut shared: BTreeMap<&str, Merged> = BTreeMap::new();
     for (module, path, edits) in PREPARED {
-        shared.push((module, Merged::new(&edited(path, module, edits)?)?));
+        shared.insert(module, Merged::new(&edited(path, module, edits)?)?);
     }
-    for (group, bugs) in planted::PLANTED.iter().enumerate() {
-        for (index, bug) in bugs.iter().enumerate() {
-            number += 1;
-            let source = source(bug.structure).ok_or_else(|| {
-                format!("planted bug `{}`: {:?} has no source to edit", bug.name, bug.structure)
-            })?;
-            let prepared = prepared(source.module);
-            let edits: Vec<_> = prepared.iter().chain(bug.edits).copied().collect();
-            if !shared.iter().any(|(module, _)| *module == source.module) {
-                let base = edited(source.path, source.module, prepared)?;
-                shared.push((source.module, Merged::new(&base)?));
+    for Bug { number, at: (group, index), bug, source, code } in bugs {
+        let merged = match shared.entry(source.module) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
                 let _ = writeln!(modules, "{}", source.tested(source.module));
+                let base = edited(source.path, source.module, prepared(source.module))?;
+                entry.insert(Merged::new(&base)?)
             }
-            let (_, merged) = shared
-                .iter_mut()
-                .find(|(module, _)| *module == source.module)
-                .ok_or("a module is missing")?;
-            let code = edited_for(bug.name, source.path, source.module, &edits)?;
-            let is_merged = !IN_THE_BOOK.contains(&bug.name) && merged.add(number, &code)?;
-            let module = if is_merged { source.module } else { bug.name };
-            if !is_merged {
-                modules.push_str(&copy(bug, &source)?);
-            }
-            let of =
-                if bug.structure == Structure::SmallKeyValueStore { "mutant_of_store" } else { "mutant" };
-            let handle = source.handle;
-            let _ = writeln!(
-                subjects,
-                "    // {}\n    Subject::{of}::<{module}::{handle}, {number}>(&PLANTED[{group}][{index}]),",
-                described(bug)
-            );
+        };
+        let is_merged = !IN_THE_BOOK.contains(&bug.name) && merged.add(*number, code)?;
+        if !is_merged {
+            modules.push_str(&copy(bug, source)?);
         }
+        let module = if is_merged { source.module } else { bug.name };
+        let of = if bug.structure == Structure::SmallKeyValueStore { "mutant_of_store" } else { "mutant" };
+        let (described, handle) = (described(bug), source.handle);
+        let _ = writeln!(
+            subjects,
+            "    // {described}\n    Subject::{of}::<{module}::{handle}, {number}>(&PLANTED[{group}][{index}]),"
+        );
     }
     for (module, merged) in shared {
         let _ =
@@ -136,6 +148,12 @@ impl Source {
     /// The implementation of `Tested` for the structure of a module.
     fn tested(&self, module: &str) -> String {
         format!("crate::{}!({module}::{}{});", self.makes, self.handle, self.with)
+    }
+
+    /// The source with the edits of a planted bug, as the contents of a module.
+    fn mutant(&self, bug: &Planted, module: &str) -> Result<String, String> {
+        let edits: Vec<_> = prepared(self.module).iter().chain(bug.edits).copied().collect();
+        edited(self.path, module, &edits).map_err(|why| format!("planted bug `{}`: {why}", bug.name))
     }
 }
 
@@ -248,30 +266,23 @@ fn entries() -> Result<String, String> {
 }
 
 /// The prepared structures, without a bug, and the book's.
-fn sound() -> Result<String, String> {
+fn sound(bugs: &[Bug]) -> Result<String, String> {
     let mut modules = entries()?;
     for (module, path, edits) in PREPARED {
         let code = edited(path, module, edits)?;
         let _ = writeln!(modules, "/// A structure that is soaked.\npub mod {module} {{\n{code}}}");
     }
-    for bug in planted::PLANTED.into_iter().flatten().filter(|bug| IN_THE_BOOK.contains(&bug.name)) {
-        let source = source(bug.structure).ok_or("it has no source to edit")?;
-        let _ = writeln!(modules, "{}", copy(bug, &source)?);
+    for Bug { bug, source, .. } in bugs.iter().filter(|Bug { bug, .. }| IN_THE_BOOK.contains(&bug.name)) {
+        modules.push_str(&copy(bug, source)?);
     }
     Ok(modules + &table(""))
 }
 
 /// A module of its own with a bug's mutant.
 fn copy(bug: &Planted, source: &Source) -> Result<String, String> {
-    let edits: Vec<_> = prepared(source.module).iter().chain(bug.edits).copied().collect();
-    let code = edited_for(bug.name, source.path, bug.name, &edits)?;
+    let code = source.mutant(bug, bug.name)?;
     let (name, described, tested) = (bug.name, described(bug), source.tested(bug.name));
     Ok(format!("/// {described}\npub mod {name} {{\n{code}}}\n{tested}\n"))
-}
-
-/// A structure's source with the edits of a planted bug.
-fn edited_for(bug: &str, path: &str, module: &str, edits: &[(&str, &str)]) -> Result<String, String> {
-    edited(path, module, edits).map_err(|why| format!("planted bug `{bug}`: {why}"))
 }
 
 /// A structure's source with edits, as the contents of a module.

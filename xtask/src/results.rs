@@ -114,8 +114,8 @@ fn measure(figure: &Figure, runs: &mut Runs) -> Result<Number, String> {
     if !runs.contains_key(figure.command) {
         let words: Vec<&str> = figure.command.split_whitespace().collect();
         if let Some(program) = words[0].strip_prefix("target/release/") {
-            workspace::run(&["cargo", "build", "--release", "--quiet", "--bin", program], &[])
-                .map_err(failed)?;
+            let build = ["cargo", "build", "--release", "--quiet", "--bin", program, workspace::MUTANTS];
+            workspace::run(&build, &[]).map_err(failed)?;
         }
         runs.insert(figure.command, measured(&words).map_err(failed)?);
     }

@@ -14,8 +14,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The packages of the programs that are tested optimised, in all steps the same, so that each is built once.
-pub(crate) const PROGRAMS: [&str; 5] =
-    ["-p", "farfield-cli", "-p", "farfield-soak", "--features=farfield-soak/mutants"];
+pub(crate) const PROGRAMS: [&str; 5] = ["-p", "farfield-cli", "-p", "farfield-soak", MUTANTS];
+/// The feature of `soak` that has the planted bugs.
+pub(crate) const MUTANTS: &str = "--features=farfield-soak/mutants";
 
 /// The workspace's folder.
 pub(crate) fn root() -> PathBuf {

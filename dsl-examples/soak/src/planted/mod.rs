@@ -3,8 +3,8 @@
 //! A checker's silence is evidence only if it detects known bugs. The check that an entry names must detect its bug within 1,000 seeds.
 //! `soak --planted` runs them; `soak --planted --list` prints this table and that of the runtime's bugs.
 //!
-//! A bug is an edit of the structure's source. The build script applies it and compiles the result, a *mutant*, as a separate type. A
-//! passage that does not occur exactly once fails the build, so no change of a structure can silently disable a bug.
+//! A bug is an edit of the structure's source. The build script applies it; with the feature `mutants` the result, a *mutant*, is compiled, as bodies of functions
+//! that a run chooses. A passage that does not occur exactly once fails each build, so no change of a structure can silently disable a bug.
 //!
 //! No two bugs of a structure break the same invariant: the second would be no further evidence.
 
