@@ -59,7 +59,7 @@ fn run() -> Result<(), String> {
             })?;
             // The edits of all must be possible, in each build.
             let code = source.mutant(bug, source.module)?;
-            bugs.push(Bug { number: bugs.len() + 1, at: (group, index), bug, source, code });
+            bugs.push(Bug { number: bugs.len() + 1, at: (group, index), planted: bug, source, code });
         }
     }
     let modules = if cfg!(feature = "mutants") { mutants(&bugs)? } else { sound(&bugs)? };
@@ -74,7 +74,7 @@ struct Bug {
     number: usize,
     /// Where it is in [`planted::PLANTED`].
     at: (usize, usize),
-    bug: &'static Planted,
+    planted: &'static Planted,
     source: Source,
     /// The structure's source with the bug, in the module that the mutants share.
     code: String,
@@ -92,7 +92,7 @@ fn mutants(bugs: &[Bug]) -> Result<String, String> {
     for (module, path, edits) in PREPARED {
         shared.insert(module, Merged::new(&edited(path, module, edits)?)?);
     }
-    for Bug { number, at: (group, index), bug, source, code } in bugs {
+    for Bug { number, at: (group, index), planted: bug, source, code } in bugs {
         let merged = match shared.entry(source.module) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
@@ -272,8 +272,8 @@ fn sound(bugs: &[Bug]) -> Result<String, String> {
         let code = edited(path, module, edits)?;
         let _ = writeln!(modules, "/// A structure that is soaked.\npub mod {module} {{\n{code}}}");
     }
-    for Bug { bug, source, .. } in bugs.iter().filter(|Bug { bug, .. }| IN_THE_BOOK.contains(&bug.name)) {
-        modules.push_str(&copy(bug, source)?);
+    for Bug { planted, source, .. } in bugs.iter().filter(|bug| IN_THE_BOOK.contains(&bug.planted.name)) {
+        modules.push_str(&copy(planted, source)?);
     }
     Ok(modules + &table(""))
 }

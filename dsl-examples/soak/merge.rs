@@ -53,7 +53,9 @@ impl Merged {
         if changed.iter().any(|(own, _)| !own.has_choice) {
             return Ok(false);
         }
-        changed.into_iter().for_each(|(own, new)| own.in_mutants.push((mutant, new.body)));
+        for (own, new) in changed {
+            own.in_mutants.push((mutant, new.body));
+        }
         Ok(true)
     }
 
