@@ -439,7 +439,7 @@ fn a_value_is_never_that_of_another_key() {
 fn a_client_that_dies_anywhere_leaves_a_map_that_others_use() {
     const KEYS: u64 = 400;
     let mut prefixes = Vec::new();
-    for chains in (0..400).step_by(9) {
+    for chains in (0..400).step_by(23) {
         // Tables that it had not linked yet are left to a sweep.
         let cluster = Cluster::connect("sim:nodes=2,size=64MiB,leaks=ignore").unwrap();
         let simulation = cluster.simulation().unwrap();

@@ -58,7 +58,7 @@ where
     let root = OrderedMap::<K, V>::create(ct).await?;
     let map = OrderedMap::attach(root, ct).await?;
     let mut model = BTreeMap::<K, V>::new();
-    for step in 0..affordable(5000, ct) {
+    for step in 0..affordable(2500, ct) {
         let key = K::made(ct.random_range(0..700_u64));
         let borrowed = key.as_borrowed();
         let value = V::made(step);
@@ -149,7 +149,7 @@ fn byte_strings_are_as_in_a_map_of_the_standard_library() {
 #[test]
 fn it_grows_from_empty_and_shrinks_again() {
     everywhere(1, async |ct| {
-        let keys = affordable(20_000, ct);
+        let keys = affordable(8000, ct);
         let root = OrderedMap::<u64, u64>::create(ct).await?;
         let map = OrderedMap::attach(root, ct).await?;
         let other = OrderedMap::attach(root, ct).await?;
@@ -515,7 +515,7 @@ fn each_future_can_be_dropped_at_each_await() {
 
 #[test]
 fn without_memory_an_insertion_fails_and_the_map_stays_usable() {
-    for url in ["local:size=256KiB", "local:size=256KiB,delay=3"] {
+    for url in ["local:size=128KiB", "local:size=128KiB,delay=3"] {
         let cluster = Cluster::connect(url).unwrap();
         let run = cluster.run(1, async |ct| {
             let map = OrderedMap::attach(OrderedMap::<u64, u64>::create(ct).await?, ct).await?;
@@ -549,7 +549,7 @@ fn without_memory_an_insertion_fails_and_the_map_stays_usable() {
 fn a_client_that_dies_anywhere_leaves_a_map_that_others_use() {
     const KEYS: u64 = 400;
     let mut prefixes = Vec::new();
-    for chains in (0..500).step_by(9) {
+    for chains in (0..500).step_by(23) {
         // Nodes that it had not linked yet are left to a sweep.
         let cluster = Cluster::connect("sim:nodes=2,size=64MiB,leaks=ignore").unwrap();
         cluster.simulation().unwrap().inject(Fault::crash(1).after_chains(chains));

@@ -184,7 +184,7 @@ fn without_memory_a_push_fails_and_the_queue_stays_usable() {
 fn a_client_that_dies_anywhere_leaves_a_queue_that_others_use() {
     const ITEMS: u64 = 60;
     let mut losses = Vec::new();
-    for chains in (0..500).step_by(9) {
+    for chains in (0..500).step_by(23) {
         // A tower that it had not linked yet is left to a sweep.
         let cluster = Cluster::connect("sim:nodes=2,size=16MiB,leaks=ignore").unwrap();
         cluster.simulation().unwrap().inject(Fault::crash(1).after_chains(chains));

@@ -82,7 +82,7 @@ fn the_report_has_its_keys_in_order() {
 
 #[test]
 fn a_simulated_run_can_be_repeated() {
-    let words = "--threads 8 --num-ops 500 --key-ub 256 --cluster";
+    let words = "--threads 8 --num-ops 200 --key-ub 128 --cluster";
     let run = |url: &str| report(&format!("{words} {url}"));
     let (one, again, other) = (run("sim:seed=1"), run("sim:seed=1"), run("sim:seed=2"));
     assert_eq!(one, again, "everything is the same, the times included");
@@ -113,14 +113,14 @@ fn round_trips_are_counted_exactly() {
 #[test]
 fn unusual_workloads_are_verified_too() {
     for words in [
-        "--num-ops 0",
-        "--num-ops 0 --cluster sim:",
-        "--num-ops 300 --threads 3 --tasks 4 --cluster sim:nodes=3,size=64KiB,rate=1M",
+        "--num-ops 0 --key-ub 500",
+        "--num-ops 0 --key-ub 500 --cluster sim:",
+        "--num-ops 300 --key-ub 500 --threads 3 --tasks 4 --cluster sim:nodes=3,size=64KiB,rate=1M",
         "--prefill 0 --num-ops 100",
         "--prefill 100 --key-ub 5 --num-ops 100 --threads 8",
         "--key-lb 7 --key-ub 7 --insert 50 --remove 50 --num-ops 300 --threads 4",
         "--key-lb 18446744073709551614 --key-ub 18446744073709551615 --num-ops 50",
-        "--tasks 7 --num-ops 5",
+        "--tasks 7 --num-ops 5 --key-ub 500",
         "--cluster local:nodes=3,segments=2,size=64KiB --key-ub 200 --num-ops 100",
         "--cluster local:delay=4 --key-ub 30 --num-ops 100 --tasks 4 --insert 50 --remove 50",
     ] {

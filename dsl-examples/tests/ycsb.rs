@@ -91,7 +91,7 @@ fn every_workload_on_ordered_maps_is_verified() {
         for words in ["--threads 4 --tasks 4", "--threads 2 --tasks 3 --cluster sim:nodes=2"] {
             for structure in ORDERED {
                 let report =
-                    report(&format!("{structure} --workload {workload} --records 300 --ops 300 {words}"));
+                    report(&format!("{structure} --workload {workload} --records 150 --ops 100 {words}"));
                 assert_eq!(report["verified"], true, "{report}");
                 assert_eq!(report["checked"], report["final_size"], "every value is checked: {report}");
                 assert_eq!(report["operations"].get("scan").is_some(), workload == "e", "{report}");

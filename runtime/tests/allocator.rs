@@ -320,7 +320,8 @@ fn threads_lose_no_block() {
 }
 
 async fn churn_some(ct: &ComputeThread) -> Result<()> {
-    if ct.task() == 0 { churn(ct, 200).await } else { Ok(()) }
+    // Full memory is waited for, again and again.
+    if ct.task() == 0 { churn(ct, 50).await } else { Ok(()) }
 }
 
 /// Frees the table's objects, and allocates an object as large as a whole segment.

@@ -10,7 +10,7 @@ use farfield_testing::Faults;
 fn succeeds(structure: Structure, faults: Faults) {
     let subject = Subject::real(structure);
     // A run of a map takes several times as long as another.
-    for seed in 0..if structure.is_map() { 25 } else { 100 } {
+    for seed in 0..if structure.is_map() { 10 } else { 40 } {
         let outcome = subject.run_seed(seed, faults);
         let found: Vec<String> = outcome.found.iter().map(ToString::to_string).collect();
         assert!(found.is_empty(), "{} seed {seed} {faults:?}: {}", subject.name(), found.join("\n"));

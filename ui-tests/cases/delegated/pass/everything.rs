@@ -49,7 +49,8 @@ where
         r#type: [u8; N],
         logs: Vec<Trust<List<u64, 1>>>,
     ) -> std::result::Result<Summary, String> {
-        ct += value + u64::from(r#type[0]) + logs.len() as u64 + u64::from(context.caller().number().get() > 0);
+        ct +=
+            value + u64::from(r#type[0]) + logs.len() as u64 + u64::from(context.caller().number().get() > 0);
         match change {
             Change::Nothing => {}
             Change::Push(element) => self.elements.push(element),
@@ -70,7 +71,12 @@ where
     }
 
     /// Requests methods of other lists, also ones of its own name.
-    fn clear_all(&mut self, context: &Context<'_>, others: Vec<ListHandle<T, N>>, last: inner::CounterClient) {
+    fn clear_all(
+        &mut self,
+        context: &Context<'_>,
+        others: Vec<ListHandle<T, N>>,
+        last: inner::CounterClient,
+    ) {
         for other in &others {
             let _ = other.via(context).clear().post();
         }
