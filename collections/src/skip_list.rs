@@ -59,7 +59,7 @@
 //!
 //! A key is inserted or not, removed or not. A dead tower stays at the bottom, where each passage costs a round trip, until a search takes it out: an insertion or a removal, or
 //! [`recover`](SkipList::recover). A tower whose inserter died has fewer levels, and its lock counts as free once the client is known to be dead. Its links in the other levels may be to towers
-//! that were taken out since: if these are lost, too, with another client, a collection finds them only when the tower is gone. A new tower that no link holds is freed by its chain, or
+//! that were taken out since. So links above the bottom are [hidden](Tagged::hidden): each tower that is in use can be reached along the bottom. A new tower that no link holds is freed by its chain, or
 //! by a sweep if its client is dead.
 //!
 //! ```

@@ -834,6 +834,40 @@ fn garbage_of_an_ended_process_is_counted_and_waits_for_a_collection() {
     assert!(Cluster::collect("local:").unwrap_err().to_string().contains("several processes"));
 }
 
+#[tag(old)]
+struct SignTag;
+
+#[remote]
+struct Signpost {
+    shown: TaggedLink<Row, SignTag>,
+    hidden: TaggedLink<Row, SignTag>,
+}
+
+#[test]
+fn a_hidden_pointer_keeps_no_object_from_a_collection() {
+    let node = Node::new("hidden");
+    let cluster = node.connect();
+    let run = cluster.run(1, async |ct| {
+        let g = &ct.pin();
+        let post = async || Signpost::new_in(ct, Signpost::init()).await?.write(ct).await;
+        let post = ct.root_or_init("signpost", post).await?;
+        for (place, hides) in [(post.shown(), false), (post.hidden(), true)] {
+            let row = Row::new_in(ct, Row::init([3; 32])).await?.write(ct).await?;
+            let link = Tagged::new(row.shared(g), SignTag::new(true))?;
+            let link = if hides { link.hidden() } else { link };
+            let exchanged = g.chain(op::compare_exchange_link(place, Tagged::NULL, link)).submit().await?;
+            assert!(exchanged.is_ok());
+            assert_eq!(place.load(g).await?.shown().shared().words().read(g).await?, [3; 32]);
+        }
+        Ok(())
+    });
+    run.unwrap();
+    let live = status(&cluster).heap[0].live_bytes;
+    drop(cluster);
+    Cluster::collect(&node.url()).unwrap();
+    assert_eq!(live - status(&node.connect()).heap[0].live_bytes, 256, "only one row is left");
+}
+
 /// A process that joins a cluster and finds no other process collects it.
 #[test]
 fn a_process_that_is_alone_collects_when_it_joins() {

@@ -72,7 +72,7 @@ impl<K: Word + Ord, V: Word> Towers<K, V> {
         links: &[Next<'_, K, V>],
         g: &Guard<'_>,
     ) -> Result<Owned<Tower<K, V>>> {
-        let links = links.iter().map(|link| (*link).into()).collect();
+        let links = links.iter().enumerate().map(|(level, link)| stored(*link, level).into()).collect();
         Tower::new_in(g.near(self.head), Tower::init(key, value, links)).await
     }
 
@@ -136,9 +136,9 @@ impl<K: Word + Ord, V: Word> Towers<K, V> {
             for level in (1..links.len()).rev() {
                 match &place.above[level] {
                     Some((pred, word)) if word.shared() == old.at => {
-                        let behind = marked(links[level], false);
+                        let behind = marked(links[level].shown(), false);
                         self.remember_link(pred, level, behind);
-                        unlinks.push(op::compare_exchange_link(pred.link(level), *word, behind));
+                        unlinks.push(exchange_link(pred, level, *word, behind));
                     }
                     _ => return Ok(()),
                 }
@@ -177,7 +177,7 @@ impl<K: Word + Ord, V: Word> Towers<K, V> {
         let mut lock = Some(lock);
         for level in 1..links.len() {
             let Some((pred, _)) = &place.above[level] else { break };
-            let link = op::compare_exchange_link(pred.link(level), links[level], new);
+            let link = exchange_link(pred, level, links[level], new);
             self.remember_link(pred, level, new);
             if level + 1 == links.len() {
                 let last = g.chain((link, lock.take().map(op::release)));

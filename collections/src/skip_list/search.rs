@@ -43,7 +43,7 @@ impl<K: Word + Ord, V: Word> Towers<K, V> {
         let mut pred = self.head.shared(g);
         for level in (0..LEVELS as u64).rev() {
             loop {
-                let next = pred.links().at(level).load(g).await?;
+                let next = pred.links().at(level).load(g).await?.shown();
                 if next.tag().dead() {
                     return Ok(None);
                 }
@@ -92,7 +92,7 @@ impl<K: Word + Ord, V: Word> Towers<K, V> {
                 if seen.is_leaving() {
                     let behind = marked(link, false);
                     if cleans && link.tag().dead() && !is_behind_dead {
-                        let unlink = op::compare_exchange_link(pred.link(level), word, behind);
+                        let unlink = exchange_link(&pred, level, word, behind);
                         g.chain(unlink).post()?;
                         self.remember_link(&pred, level, behind);
                         word = behind;
@@ -216,7 +216,7 @@ impl<K: Word + Ord, V: Word> Towers<K, V> {
                 let link = linked_at(&seen, level)?;
                 if link.tag().dead() {
                     let behind = marked(link, false);
-                    let unlink = op::compare_exchange_link(before.link(level), next, behind);
+                    let unlink = exchange_link(&before, level, next, behind);
                     if g.chain(unlink).submit().await?.is_err() {
                         return Ok(false);
                     }
@@ -244,7 +244,7 @@ pub(super) fn marks<'g, K: Word, V: Word>(
     let levels = (1..tower.links.len()).rev().filter(|level| !tower.links[*level].tag().dead());
     let mark = |level: usize| {
         let link = tower.links[level];
-        op::compare_exchange_link(tower.link(level), link, marked(link, true))
+        exchange_link(tower, level, link, marked(link, true))
     };
     levels.map(mark).collect()
 }

@@ -4,8 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use farfield::op::Operations;
 use farfield::prelude::*;
-use farfield::{Address, Error};
+use farfield::{Address, CompareExchangeError, Error};
 
 /// The most levels of a tower: enough for 4^16 keys.
 pub(super) const LEVELS: usize = 16;
@@ -28,6 +29,7 @@ pub struct Tower<K: Word, V: Word> {
     pub(super) value: V,
     /// Held while levels above the bottom are linked.
     pub(super) raising: Lock,
+    /// Those above the bottom are hidden: a tower that is not in use any more may be reached by a stale one.
     pub(super) links: Tail<TaggedLink<Tower<K, V>, TowerTag>>,
 }
 
@@ -41,6 +43,24 @@ pub struct SkipListRoot<K: Word, V: Word> {
 
 /// The value of a link.
 pub(crate) type Next<'g, K, V> = Tagged<'g, Tower<K, V>, TowerTag>;
+
+/// Returns a link as it is stored in a level, or as one that is stored there is to be read.
+pub(super) fn stored<K: Word, V: Word>(next: Next<'_, K, V>, level: usize) -> Next<'_, K, V> {
+    if level == 0 { next } else { next.hidden() }
+}
+
+/// The previous link, as `Ok` if it was replaced.
+type Exchanged<'g, K, V> = Result<Next<'g, K, V>, CompareExchangeError<Next<'g, K, V>, ()>>;
+
+/// A CAS of a link in a level.
+pub(super) fn exchange_link<'g, K: Word, V: Word>(
+    tower: &Seen<'g, K, V>,
+    level: usize,
+    expected: Next<'g, K, V>,
+    new: Next<'g, K, V>,
+) -> impl Operations<'g, Output = Exchanged<'g, K, V>> + use<'g, K, V> {
+    op::compare_exchange_link(tower.link(level), stored(expected, level), stored(new, level))
+}
 
 /// A link with, or without, the mark of a dead tower.
 pub(super) fn marked<K: Word, V: Word>(next: Next<'_, K, V>, dead: bool) -> Next<'_, K, V> {
@@ -307,6 +327,7 @@ fn seen<'g, K: Word, V: Word>(
     if links.is_empty() || links.len() as u64 != tower.links.len() {
         return Err(Error::other(format!("the tower {at:?} has another height than links to it say")));
     }
+    let links = links.into_iter().map(Tagged::shown).collect();
     let is_raised = tower.raising.is_held();
     let is_visited = Cell::new(false);
     Ok(Rc::new(Seen { at, key: tower.key, value: tower.value, links, is_raised, turn, is_visited }))

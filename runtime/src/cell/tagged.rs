@@ -10,7 +10,8 @@
 //! | 46..36 | segment |
 //! | 35..0 | offset / 8 |
 //!
-//! Instead of a pointer, the word may hold a *value* of 46 bits, for data that needs no object: bit 47 is 0, bit 46 is 1, bits 45..0 are the value's.
+//! Instead of a pointer, the word may hold a *value* of 46 bits, for data that needs no object: bit 47 is 0, bit 46 is 1, bits 45..0 are the value's. Or a *hidden* pointer, to an object
+//! in a segment below 1024, in the same form: a sweep does not follow it.
 //!
 //! Segments below 2048 and offsets below 512 GiB can be compressed: [`ComputeThread::check_compressible`] finds a cluster with others before a structure
 //! is created in it.
@@ -37,6 +38,8 @@ const TAG_BITS: u32 = u64::BITS - TAG_SHIFT;
 /// The bits of a word that say whether it holds a value, and their value then.
 const FORM: u64 = 0b11 << VALUE_BITS;
 const HOLDS_VALUE: u64 = 0b01 << VALUE_BITS;
+/// The same of a pointer to a segment below 1024.
+const HOLDS_LOW_POINTER: u64 = 0b10 << VALUE_BITS;
 /// The bits of a value in place of a pointer.
 const VALUE_BITS: u32 = TAG_SHIFT - 2;
 
@@ -195,6 +198,26 @@ impl<'g, T, G> Tagged<'g, T, G> {
     #[inline]
     pub const fn is_null(self) -> bool {
         Address::from_compressed(self.word).is_null()
+    }
+
+    /// Returns the same pointer and tag, hidden from sweeps and collections: the link keeps no object from being freed. For pointers that only show the way to objects that others
+    /// hold, and that may point to freed ones. One to a segment above 1023 is not hidden.
+    ///
+    /// What is stored is the hidden form, so it is also what a compare-exchange expects. It must be [shown](Self::shown) before anything else is asked of it, and the link holds no
+    /// [values](TaggedWord::value).
+    #[inline]
+    #[must_use]
+    pub const fn hidden(self) -> Self {
+        let is_hidden = self.word & FORM == HOLDS_LOW_POINTER;
+        Self::from_word(if is_hidden { self.word ^ FORM } else { self.word })
+    }
+
+    /// Returns the pointer and tag of a link that may hold [hidden](Self::hidden) ones.
+    #[inline]
+    #[must_use]
+    pub const fn shown(self) -> Self {
+        let is_hidden = self.word & FORM == HOLDS_VALUE;
+        Self::from_word(if is_hidden { self.word ^ FORM } else { self.word })
     }
 }
 
@@ -404,6 +427,19 @@ mod tests {
 
     proptest::proptest! {
         #[test]
+        fn a_hidden_pointer_leads_a_sweep_nowhere(segment in 0_u16..2048, index in 1_u64..1 << 36, tag: u16) {
+            let address = Address::new(segment, index * 8);
+            let shown = Tagged::<(), Bits<16>>::from_word(word::<16>(address, tag).unwrap());
+            let hidden = shown.hidden();
+            proptest::prop_assert_eq!(hidden.shown(), shown);
+            proptest::prop_assert_eq!(hidden.tag(), shown.tag());
+            let target = farfield_words::link_target(hidden.word);
+            proptest::prop_assert!(if segment < 1024 { target.offset() >= 1 << 46 } else { target == address }, "{}", target);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
         fn a_value_and_its_tag_are_kept_and_lead_a_sweep_nowhere(value in 0_u64..1 << 46, tag: u16) {
             let word = TaggedWord::<(), Bits<16>>::with_value(Bits(tag), value);
             proptest::prop_assert_eq!((word.value(), word.tag().0), (Some(value), tag));
@@ -425,5 +461,6 @@ mod tests {
     fn a_null_link_keeps_its_tag() {
         let value = Tagged::<(), Bits<4>>::from_word(word::<4>(Address::NULL, 5).unwrap());
         assert!(value.is_null() && value.tag().0 == 5);
+        assert_eq!((value.hidden(), value.shown()), (value, value));
     }
 }

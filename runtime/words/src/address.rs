@@ -122,6 +122,12 @@ impl Address {
     }
 }
 
+/// Returns whether the word of a tagged link holds a pointer.
+#[inline]
+pub(crate) const fn holds_pointer(word: u64) -> bool {
+    word & COMPRESSED != 0
+}
+
 /// Returns the address that a word names if it is a link: the compressed one if bit 47 is set, otherwise the plain one, whose lowest bits may be marks.
 ///
 /// No offset in a segment has that bit, so a plain pointer is never taken for a compressed one to another object.

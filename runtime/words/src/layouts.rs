@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use crate::address::holds_pointer;
 use crate::describe::FEWEST_MARKS;
 use crate::{Address, MOST_MARKS, WORD_BYTES};
 
@@ -197,7 +198,8 @@ impl<V: FnMut(Found)> Walk<'_, V> {
                 }
             }
             FieldKind::Tagged(target) => {
-                if let Some(word) = self.word(offset) {
+                // Others hold a value, or a hidden pointer.
+                if let Some(word) = self.word(offset).filter(|word| holds_pointer(*word)) {
                     (self.visit)(Found::Pointer(Address::from_compressed(word), self.layouts.find(target)));
                 }
             }

@@ -36,8 +36,8 @@ pub(super) const BUGS: &[Planted] = &[
         structure: Structure::TallSkipList,
         edits: &[
             (
-                "let link = op::compare_exchange_link(pred.link(level), links[level], new);",
-                "g.sleep(PAUSE).await;\nlet link = op::compare_exchange_link(pred.link(level), links[level], new);",
+                "let link = exchange_link(pred, level, links[level], new);",
+                "g.sleep(PAUSE).await;\nlet link = exchange_link(pred, level, links[level], new);",
             ),
             (
                 "if !dead.is_frozen() || dead.is_raised && dead.at.raising().is_held(g).await? {",
