@@ -29,7 +29,7 @@ pub struct Tower<K: Word, V: Word> {
     pub(super) value: V,
     /// Held while levels above the bottom are linked.
     pub(super) raising: Lock,
-    /// Those above the bottom are hidden: a tower that is not in use any more may be reached by a stale one.
+    /// Those above the bottom are hidden: a stale one may point to a tower that was taken out.
     pub(super) links: Tail<TaggedLink<Tower<K, V>, TowerTag>>,
 }
 
@@ -44,7 +44,7 @@ pub struct SkipListRoot<K: Word, V: Word> {
 /// The value of a link.
 pub(crate) type Next<'g, K, V> = Tagged<'g, Tower<K, V>, TowerTag>;
 
-/// Returns a link as it is stored in a level, or as one that is stored there is to be read.
+/// Returns a link in the form in which a tower stores it in a level.
 pub(super) fn stored<K: Word, V: Word>(next: Next<'_, K, V>, level: usize) -> Next<'_, K, V> {
     if level == 0 { next } else { next.hidden() }
 }
