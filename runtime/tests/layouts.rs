@@ -41,7 +41,8 @@ fn pointers(words: &[u64]) -> Vec<(u64, Option<Box<str>>)> {
 
 #[test]
 fn every_pointer_of_an_object_is_found() {
-    let words = [1, 16, 25, 0, 32, 0, 5, 40, 0, 0, 48, 56, 9, 2, 64, 72];
+    // Bit 47 of a tagged word says that it holds a pointer that is followed.
+    let words = [1, 16, 25, 0, 32, 0, 1 << 47 | 5, 40, 0, 0, 48, 56, 9, 2, 64, 72];
     let (leaf, root) = (Some("Leaf".into()), Some("Root".into()));
     let leaves = [16, 24, 32, 40].map(|at| (at, leaf.clone()));
     let found = pointers(&words);
@@ -52,8 +53,23 @@ fn every_pointer_of_an_object_is_found() {
 }
 
 #[test]
+fn values_and_hidden_pointers_are_not_found() {
+    let link = 6;
+    let mut words = [0; 7];
+    let found = [5, 1 << 46 | 5, 1 << 47 | 5].map(|word| {
+        words[link] = word;
+        pointers(&words).into_iter().filter(|pointer| pointer.0 == 40).count()
+    });
+    assert_eq!(found, [0, 0, 1], "a hidden pointer, a value, a pointer");
+}
+
+#[test]
 fn lengths_stored_in_an_object_are_bounded_by_its_words() {
     assert_eq!(pointers(&[0; 3]).len(), 1, "an element that is cut off is not visited");
     let found = pointers(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, u64::MAX, 8]);
-    assert_eq!(found.len(), 8, "a tail has no more elements than the object has words");
+    assert_eq!(
+        found.len(),
+        7,
+        "a tail has no more elements than the object has words; a null tagged link is not found"
+    );
 }
