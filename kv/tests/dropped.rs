@@ -1,7 +1,7 @@
 //! Futures of the store that are dropped at each of their awaits: the store works on, and its counts are right.
 
 mod keys;
-#[path = "../../collections/tests/polled/mod.rs"]
+#[path = "../../collections/tests/all/polled.rs"]
 mod polled;
 
 use std::collections::HashMap;

@@ -70,7 +70,7 @@ figures! {
         "native.ordered-map.insert.ratio" Printed "times" "time of its `insert`, from empty to a million records, over that of `scc::TreeIndex`"
         "native.ordered-map.scan100.ratio" Printed "times" "time of its scan of 100 pairs, over that of `scc::TreeIndex`"
     }
-    "cargo test -p farfield-collections --test ordered_map -- --nocapture" {
+    "cargo test -p farfield-collections --test all ordered_map:: -- --nocapture" {
         "rtts.ordered-map.get.cold" Printed "round trips" "round trips of an ordered map's `get` in a tree of three levels by a handle that was just attached"
         "rtts.ordered-map.get.warm" Printed "round trips" "the same, if the handle remembers the nodes above the leaves"
         "rtts.ordered-map.insert.cold" Printed "round trips" "round trips of an `insert` into such a map by a handle that was just attached"
@@ -138,7 +138,7 @@ figures! {
     "target/release/hash_map memory" {
         "hash-map.bytes_per_record.ratio" Printed "times" "far memory of a hash map, in blocks of the allocator, over the bytes of its keys (16 each) and values (128): the most from one million records to two"
     }
-    "cargo test -p farfield-collections --test hash_map -- --nocapture" {
+    "cargo test -p farfield-collections --test all hash_map:: -- --nocapture" {
         "rtts.hash-map.get.cold" Printed "round trips" "round trips of a hash map's `get` by a handle that was just attached"
         "rtts.hash-map.get.warm" Printed "round trips" "the same, if the handle knows the key's table"
         "rtts.hash-map.get.hot" Printed "round trips" "the same, if the handle knows the key's slot"
@@ -152,7 +152,7 @@ figures! {
         "rtts.hash-map.remove.warm" Printed "round trips" "the same, if the handle knows the key's table"
         "rtts.hash-map.remove.hot" Printed "round trips" "the same, if the handle knows the key's slot"
     }
-    "cargo test -p farfield-collections --test inline_hash_map -- --nocapture" {
+    "cargo test -p farfield-collections --test all inline_hash_map:: -- --nocapture" {
         "rtts.hash-map-inline.get.cold" Printed "round trips" "round trips of a `get` of a hash map with its values inline, by a handle that was just attached"
         "rtts.hash-map-inline.get.warm" Printed "round trips" "the same, if the handle knows the key's table"
         "rtts.hash-map-inline.get.hot" Printed "round trips" "the same, if the handle has just read the key, which it does not remember"
@@ -166,13 +166,13 @@ figures! {
         "rtts.hash-map-inline.remove.warm" Printed "round trips" "the same, if the handle knows the key's table"
         "rtts.hash-map-inline.remove.hot" Printed "round trips" "the same, if the handle has just read the key, which it does not remember"
     }
-    "cargo test -p farfield-collections --test ring -- --nocapture" {
+    "cargo test -p farfield-collections --test all ring:: -- --nocapture" {
         "rtts.ring.push.cold" Printed "round trips" "round trips of a ring's `try_push` by a handle that was attached before others have pushed and popped"
         "rtts.ring.push.warm" Printed "round trips" "the same, if nobody else has pushed since the handle did"
         "rtts.ring.pop.cold" Printed "round trips" "round trips of a ring's `try_pop` by a handle that was attached before others have pushed and popped"
         "rtts.ring.pop.warm" Printed "round trips" "the same, if nobody else has popped since the handle did"
     }
-    "cargo test -p farfield-collections --test skip_list -- --nocapture" {
+    "cargo test -p farfield-collections --test all skip_list:: -- --nocapture" {
         "rtts.skip-list.get.cold" Printed "round trips" "mean round trips of a skip list's `get` of one of 5,000 keys by a handle that was just attached"
         "rtts.skip-list.get.warm" Printed "round trips" "the same, if the handle remembers the towers"
         "rtts.skip-list.insert.cold" Printed "round trips" "mean round trips of an `insert` into such a list by a handle that was just attached"
@@ -184,7 +184,7 @@ figures! {
         "rtts.skip-list.scan.cold" Printed "round trips" "round trips for each key of a scan of such a list by a handle that was just attached"
         "rtts.skip-list.scan.warm" Printed "round trips" "the same, if the handle remembers the towers"
     }
-    "cargo test -p farfield-collections --test interlocked -- --nocapture" {
+    "cargo test -p farfield-collections --test all interlocked:: -- --nocapture" {
         "rtts.interlocked.get.cold" Printed "round trips" "round trips of a `get` from an Interlocked Hash Table whose pointer lists have two levels, by a handle that was just attached"
         "rtts.interlocked.get.warm" Printed "round trips" "the same, if the handle knows the key's lists"
         "rtts.interlocked.insert.cold" Printed "round trips" "round trips of an `insert` into such a table, by a handle that was just attached"
@@ -203,7 +203,7 @@ figures! {
         "rtts.trust.batch4" Printed "times" "time of a request in the simulator, if 4 tasks of a thread make one each, over that of a request alone"
         "rtts.trust.batch16" Printed "times" "the same with 16 tasks"
     }
-    "cargo test -p farfield-examples --test contended -- --nocapture" {
+    "cargo test -p farfield-examples --test all contended:: -- --nocapture" {
         "trust.counter.ratio_to_lock" Printed "times" "rate of a delegated counter to which 64 simulated threads of one task add, over that of a counter under a far-memory lock"
         "trust.counter.ratio_to_faa" Printed "times" "the same, over that of a word to which the memory node adds"
         "trust.counter_16.ratio_to_faa" Printed "times" "the same with 16 tasks on each thread"
@@ -268,7 +268,7 @@ figures! {
         "instructions.retire.shm" Printed "instructions" "of the object that is retired there"
         "instructions.shm.ratio" Printed "times" "the largest ratio of an operation's instructions on `shm:` to those on `local:`"
     }
-    "cargo test -p farfield-examples --test budgets -- --nocapture" {
+    "cargo test -p farfield-examples --test all budgets:: -- --nocapture" {
         "rtts.lazy-list.get.excess" Printed "round trips" "round trips of a lazy list's `get` in the simulator, beyond one for each node visited"
         "rtts.lazy-list.insert.excess" Printed "round trips" "round trips of a lazy list's `insert` that succeeds, beyond one for each node visited"
         "rtts.lazy-list.remove.excess" Printed "round trips" "of its `remove` that succeeds, likewise"
@@ -280,7 +280,7 @@ figures! {
         "rtts.ms-queue.enqueue.excess" Printed "round trips" "round trips of a queue's `enqueue`, in all"
         "rtts.ms-queue.dequeue.excess" Printed "round trips" "round trips of a queue's `dequeue` after the first, in all"
     }
-    "cargo test -p farfield-examples --test overlap -- --nocapture" {
+    "cargo test -p farfield-examples --test all overlap:: -- --nocapture" {
         "pipelining.lazy-list.speedup" Printed "times" "throughput of one simulated thread on a lazy list with 16 tasks, over that with one task, at 2 us a round trip"
         "pipelining.harris-list.speedup" Printed "times" "the same on a Harris list"
     }
@@ -299,7 +299,7 @@ figures! {
         "alloc.single.ratio" Printed "times" "time of allocating, writing and freeing 64 bytes on the embedded fabric, over that of a `Box`"
         "alloc.cross.ratio" Printed "times" "the same of two threads, each of which frees the other's blocks"
     }
-    "cargo test -p farfield-examples --test alloc_rtts -- --nocapture" {
+    "cargo test -p farfield-examples --test all alloc_rtts:: -- --nocapture" {
         "alloc.rtts_per_alloc" Printed "round trips" "round trips of an allocation of 64 bytes in the simulator, averaged over 10,000 that are never freed"
     }
     "target/release/long_run" {

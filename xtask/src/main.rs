@@ -24,6 +24,7 @@ mod soak;
 mod tables;
 mod tcp;
 mod tidy;
+mod unrun;
 mod workspace;
 
 use std::process::ExitCode;

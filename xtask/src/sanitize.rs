@@ -33,21 +33,21 @@ const FLAGS: &str = "-Zsanitizer=address";
 /// The library's crates, whose unit tests are run. `unsafe` is in the first two.
 const LIBRARY: &[&str] = &["farfield-words", "farfield-fabric", "farfield-sim", "farfield"];
 
-/// The library's integration tests.
+/// The library's integration tests that are programs of their own.
+const PROGRAMS: &[&str] = &["client", "killed", "shm"];
+
+/// Of `runtime/tests/all`, the files whose tests are run.
 const TESTS: &[&str] = &[
-    "cached",
-    "chain",
-    "client",
-    "killed",
-    "local_epoch",
-    "locks",
-    "macro_remote",
-    "macro_shapes",
-    "macro_word",
-    "memory",
-    "runs",
-    "shm",
-    "versioned",
+    "cached::",
+    "chain::",
+    "local_epoch::",
+    "locks::",
+    "macro_remote::",
+    "macro_shapes::",
+    "macro_word::",
+    "memory::",
+    "runs::",
+    "versioned::",
 ];
 
 /// Tests with intended leaks: a process that dies drops no values, and a program may forget a guard.
@@ -90,13 +90,18 @@ pub(crate) fn run() -> Result<(), String> {
     let cargo = ["rustup", "run", TOOLCHAIN, "cargo", "test", "--quiet", "--target", host.trim()];
     let mut library: Vec<&str> = [&cargo[..], &["--lib"]].concat();
     library.extend(LIBRARY.iter().flat_map(|package| ["--package", package]));
-    library.extend(TESTS.iter().flat_map(|test| ["--test", test]));
+    library.extend(PROGRAMS.iter().flat_map(|test| ["--test", test]));
+    let mut all: Vec<&str> = [&cargo[..], &["--package", "farfield", "--test", "all"]].concat();
     if has_rdma() {
         library.extend(["--features", "verbs"]);
+        all.extend(["--features", "verbs"]);
     } else {
         println!("sanitize: without RDMA: rdma-core's headers are not installed");
     }
+    all.push("--");
+    all.extend(TESTS);
     workspace::run(&library, &variables)?;
+    workspace::run(&all, &variables)?;
     let peers = [&cargo[..], &["--package", "farfield-benches", "--lib"]].concat();
     workspace::run(&peers, &variables)?;
     println!("sanitize: no fault found, by {version}");

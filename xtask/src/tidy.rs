@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::imports::{Graph, Level, Packages};
 use crate::workspace::{files, output, read, report, root};
-use crate::{decisions, drawings, links, results};
+use crate::{decisions, drawings, links, results, unrun};
 
 /// The value of `--imports` for all crates.
 const ALL: &str = "all";
@@ -122,7 +122,11 @@ const SILENT: &[&str] = &["SKIPPED:", "NOT TESTED"];
 
 /// Checks every source file, or prints the list that an option selects.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
-    let packages = packages()?;
+    let metadata = output(&["cargo", "metadata", "--no-deps", "--format-version", "1"])?;
+    let sources = files(&root(), "rs").into_iter().map(|path| Ok((relative(&path), read(&path)?)));
+    let sources = sources.collect::<Result<BTreeMap<_, _>, String>>()?;
+    let unrun = unrun::breaches(&metadata, &root(), &sources)?;
+    let packages = Packages::new(&metadata, sources)?;
     let graph = Graph::new(&packages)?;
     if let Some(of) = &options.imports {
         let level = if options.files { Level::Files } else { Level::Rooms };
@@ -132,19 +136,13 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         return print(&graph.list_hidden());
     }
     let mut breaches = graph.check();
+    breaches.extend(unrun);
     breaches.extend(rules()?);
     report(&breaches)
 }
 
 fn print(text: &str) -> Result<(), String> {
     std::io::stdout().write_all(text.as_bytes()).map_err(|error| format!("stdout: {error}"))
-}
-
-/// The workspace's packages, and their sources.
-fn packages() -> Result<Packages, String> {
-    let metadata = output(&["cargo", "metadata", "--no-deps", "--format-version", "1"])?;
-    let sources = files(&root(), "rs").into_iter().map(|path| Ok((relative(&path), read(&path)?)));
-    Packages::new(&metadata, sources.collect::<Result<BTreeMap<_, _>, String>>()?)
 }
 
 /// A file's path relative to the workspace's folder.

@@ -29,7 +29,7 @@
 //! - The same happens if the guard itself is dropped or repinned in between.
 //! - If the thread dies in between, or the future is dropped, the object is never unlinked: its grace period ends while it is reachable.
 //!
-//! The first case depends on the schedule of tasks, and the simulator shows the others (`tests/sim_reclaim.rs`). So the rule is: unlink first.
+//! The first case depends on the schedule of tasks, and the simulator shows the others (`tests/all/sim_reclaim.rs`). So the rule is: unlink first.
 //!
 //! No clocks are compared. The argument also holds if a thread's view of the epoch lags behind, as in processes that read it over the network.
 //!

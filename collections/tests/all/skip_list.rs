@@ -2,9 +2,6 @@
 
 #![allow(clippy::cast_precision_loss)] // counts of some thousands
 
-mod clusters;
-mod polled;
-
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
@@ -13,8 +10,8 @@ use farfield::prelude::*;
 use farfield::sim::Fault;
 use farfield_collections::{SkipList, SkipListRoot, SkipScan};
 
-use clusters::{EXACT, affordable, everywhere};
-use polled::polled;
+use crate::clusters::{EXACT, affordable, everywhere};
+use crate::polled::polled;
 
 /// Collects the rest of a scan.
 async fn rest(mut scan: SkipScan<'_, u64, u64>) -> Result<Vec<(u64, u64)>> {

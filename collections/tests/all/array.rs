@@ -1,12 +1,10 @@
 //! Arrays on all fabrics: ranges, single elements, shares, what they cost, and what is refused.
 
-mod clusters;
-
 use farfield::prelude::*;
 use farfield::{Error, Word};
 use farfield_collections::Array;
 
-use clusters::{EXACT, everywhere};
+use crate::clusters::{EXACT, everywhere};
 
 #[test]
 fn an_array_has_what_was_written() {

@@ -1,14 +1,12 @@
 //! Rings on all fabrics: what they return, what they cost, and what is refused.
 
-mod clusters;
-
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use farfield::prelude::*;
 use farfield_collections::{Ring, RingRoot};
 
-use clusters::{EXACT, affordable, everywhere};
+use crate::clusters::{EXACT, affordable, everywhere};
 
 #[test]
 fn it_returns_what_a_queue_of_the_standard_library_returns() {

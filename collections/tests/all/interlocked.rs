@@ -1,16 +1,13 @@
 //! The Interlocked Hash Table: what it returns, how it grows, what its iterators promise, what it costs, and what clients that end anywhere leave.
 
-mod clusters;
-mod polled;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use farfield::prelude::*;
 use farfield::sim::Fault;
 use farfield_collections::{HashMapRoot, InterlockedHashTable, InterlockedHashTableRoot, InterlockedIter};
 
-use clusters::{EXACT, affordable, everywhere};
-use polled::polled;
+use crate::clusters::{EXACT, affordable, everywhere};
+use crate::polled::polled;
 
 /// The bits of hashes that a table has whose lists become pointer lists early.
 const FEW_SLOTS: u64 = 31;

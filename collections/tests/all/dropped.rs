@@ -1,14 +1,12 @@
 //! Futures of the map that are dropped at each of their awaits, and operations with a deadline.
 
-mod polled;
-
 use std::time::Duration;
 
 use farfield::Error;
 use farfield::prelude::*;
 use farfield_collections::HashMap;
 
-use polled::polled;
+use crate::polled::polled;
 
 /// What a key may have afterwards.
 async fn has(map: &HashMap<u64, u64>, key: u64, allowed: &[Option<u64>], ct: &ComputeThread) -> Result<()> {

@@ -1,8 +1,5 @@
 //! The ordered map: what it returns, how it grows and shrinks, what its scans promise, what it costs, and what clients that end anywhere leave.
 
-mod clusters;
-mod polled;
-
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::Bound;
@@ -11,8 +8,8 @@ use farfield::prelude::*;
 use farfield::sim::Fault;
 use farfield_collections::{Key, OrderedMap, OrderedMapRoot, Value};
 
-use clusters::{EXACT, affordable, everywhere};
-use polled::polled;
+use crate::clusters::{EXACT, affordable, everywhere};
+use crate::polled::polled;
 
 /// A type of keys or values for which tests make some from numbers.
 trait Made: Key + Value + Clone + Ord + Debug {

@@ -1,13 +1,11 @@
 //! The hash map: what it returns, how it grows, and what it costs.
 
-mod clusters;
-
 use std::collections::BTreeMap;
 
 use farfield::prelude::*;
 use farfield_collections::HashMap;
 
-use clusters::{EXACT, affordable, everywhere};
+use crate::clusters::{EXACT, affordable, everywhere};
 
 #[test]
 fn it_returns_what_a_map_of_the_standard_library_returns() {

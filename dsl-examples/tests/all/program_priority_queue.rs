@@ -95,7 +95,7 @@ async fn push_and_pop(ct: &ComputeThread) -> Result<()> {
         }
         assert!(left.is_sorted(), "the smallest comes first: {left:?}");
         assert_eq!(entries.load(ct).await?, left.len() as u64, "the entries that were pushed and not popped");
-        assert_eq!(sum.load(ct).await?, left.iter().sum());
+        assert_eq!(sum.load(ct).await?, left.iter().sum::<u64>());
     }
     Ok(())
 }

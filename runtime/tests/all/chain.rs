@@ -1,10 +1,8 @@
 //! Chains from outside: their order, their round trips, and their locks and objects.
 
-mod round_trips;
-
+use crate::round_trips::{round_trips, takes};
 use farfield::prelude::*;
 use farfield::{Address, Error, Result};
-use round_trips::{round_trips, takes};
 
 const EXACT: &str = "sim:rtt=2us,bandwidth=inf,rate=inf,jitter=0%,doorbell=0ns,compute=0,nodes=2";
 

@@ -1,10 +1,8 @@
 //! `#[delegated]` and `#[derive(Message)]` from a user's side: clients of other threads' values, on mapped memory and in the simulator.
 
-use fabrics::on_all;
+use crate::fabrics::on_all;
 use farfield::prelude::*;
 use farfield::{Error, Message, Reaction, StoredTrust};
-
-mod fabrics;
 
 /// Sends a value through words, as far as that needs no thread.
 fn kept<T: Message + Clone + PartialEq + std::fmt::Debug>(value: T) {
@@ -389,7 +387,7 @@ fn a_plain_trustee_has_no_methods() {
 
 // ---- generic types ---------------------------------------------------------------------------------------------
 
-struct Stack<T, const N: usize>(Vec<T>);
+pub(crate) struct Stack<T, const N: usize>(Vec<T>);
 
 #[delegated]
 impl<T: Message + Clone, const N: usize> Stack<T, N>

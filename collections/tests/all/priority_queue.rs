@@ -1,8 +1,5 @@
 //! Priority queues on all fabrics: what they return, what they cost, and what clients that end anywhere leave.
 
-mod clusters;
-mod polled;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -10,8 +7,8 @@ use farfield::prelude::*;
 use farfield::sim::Fault;
 use farfield_collections::{PriorityQueue, PriorityQueueRoot};
 
-use clusters::{EXACT, affordable, everywhere};
-use polled::polled;
+use crate::clusters::{EXACT, affordable, everywhere};
+use crate::polled::polled;
 
 #[test]
 fn it_returns_the_lowest_priorities_first_and_equal_ones_in_the_order_of_their_pushes() {

@@ -1,10 +1,8 @@
 //! Byte strings, and the tagged links that say how long they are.
 
-mod round_trips;
-
+use crate::round_trips::{round_trips, takes};
 use farfield::prelude::*;
 use farfield::{Error, PointerFault, Result};
-use round_trips::{round_trips, takes};
 
 const EXACT: &str = "sim:rtt=2us,bandwidth=inf,rate=inf,jitter=0%,doorbell=0ns,compute=0,nodes=2,size=32MiB";
 

@@ -1,16 +1,13 @@
 //! The inline hash map: what it returns, how it grows, what it costs, and what clients that end anywhere leave.
 
-mod clusters;
-mod polled;
-
 use std::collections::BTreeMap;
 
 use farfield::prelude::*;
 use farfield::sim::Fault;
 use farfield_collections::{HashMapRoot, InlineHashMap, InlineHashMapRoot};
 
-use clusters::{EXACT, affordable, everywhere};
-use polled::polled;
+use crate::clusters::{EXACT, affordable, everywhere};
+use crate::polled::polled;
 
 #[test]
 fn it_returns_what_a_map_of_the_standard_library_returns() {

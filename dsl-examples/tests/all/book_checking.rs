@@ -1,6 +1,6 @@
 //! The program of the book's chapter "Checking a structure of your own", and its output on the page.
 //!
-//! `FARFIELD_BLESS=1 cargo test -p farfield-examples --test book_checking` writes the output anew.
+//! `FARFIELD_BLESS=1 cargo test -p farfield-examples --test all book_checking` writes the output anew.
 
 use std::path::Path;
 
@@ -116,10 +116,10 @@ fn root() -> &'static Path {
 /// The page says so, and includes these parts.
 #[test]
 fn the_whole_check_has_fewer_than_60_lines() {
-    let source = std::fs::read_to_string(root().join("dsl-examples/tests/book_checking.rs")).unwrap();
+    let source = std::fs::read_to_string(root().join("dsl-examples/tests/all/book_checking.rs")).unwrap();
     let page = std::fs::read_to_string(root().join("book/src/checking.md")).unwrap();
     let lines = ["structure", "model", "tested", "test"].map(|part| {
-        assert!(page.contains(&format!("tests/book_checking.rs:{part}}}")), "the page includes `{part}`");
+        assert!(page.contains(&format!("tests/all/book_checking.rs:{part}}}")), "the page includes `{part}`");
         let after = source.split(&format!("// ANCHOR: {part}\n")).nth(1).unwrap();
         after.split(&format!("// ANCHOR_END: {part}\n")).next().unwrap().lines().count()
     });
@@ -142,7 +142,10 @@ fn shown(page: &str, text: &str) {
 fn the_book_shows_how_the_check_fails() {
     let summary = Checker::new().run::<BoxOffice>();
     let text = summary.to_string();
-    shown("failure.txt", &text.replace("the_book_shows_how_the_check_fails", "no_seat_is_sold_twice"));
+    shown(
+        "failure.txt",
+        &text.replace("book_checking::the_book_shows_how_the_check_fails", "no_seat_is_sold_twice"),
+    );
     // Three reservations of two seats.
     let shrunk = summary.shrunk.expect("it fails");
     assert!(shrunk.is_smallest && shrunk.plan.operations().count() == 3, "{text}");

@@ -4,11 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use fabrics::on_all;
+use crate::fabrics::on_all;
 use farfield::prelude::*;
 use farfield::{Context, Error, StoredTrust};
-
-mod fabrics;
 
 /// Makes a value of thread 0, and a handle of it for each thread.
 async fn shared<T: 'static>(ct: &ComputeThread, value: impl FnOnce() -> T) -> Result<Trust<T>> {

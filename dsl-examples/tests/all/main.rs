@@ -1,0 +1,30 @@
+//! Tests that need no program of their own: each program of tests compiles the library's generic code anew.
+
+mod alloc_rtts;
+mod book_allocating;
+mod book_checking;
+mod book_choosing;
+mod book_computing;
+mod book_delegation;
+mod book_drawings;
+mod book_hash_map;
+mod book_more_data;
+mod book_performance;
+mod book_processes;
+mod book_tokio;
+mod book_values;
+mod budgets;
+mod contended;
+mod cycles;
+mod overlap;
+mod program_attributes;
+mod program_axum;
+mod program_bank;
+mod program_config;
+mod program_priority_queue;
+mod program_ring;
+mod program_same_marks;
+mod program_search_tree;
+mod program_skip_list;
+mod program_two_runs;
+mod structures;
