@@ -129,9 +129,9 @@ mod sweep;
 
 pub use admin::{Dumped, DumpedTarget, DumpedValue, MemberStatus, RootStatus, Status};
 pub use cell::{
-    Array, Atomic, Blob, BlobSnapshot, Cached, Chain, CompareExchangeError, FieldGroup, Link, LinkWord, Lock,
-    LockGuard, LockState, NewObject, Owned, Place, Publish, Read, ReleaseError, SizeClass, Stamped,
-    StampedLink, Tag, Tagged, TaggedLink, TaggedWord, Tail, TailRef, Version, Versioned, op,
+    Array, Atomic, Blob, BlobSnapshot, Cached, Chain, CompareExchangeError, FieldGroup, Immediate, Link,
+    LinkWord, Lock, LockGuard, LockState, NewObject, Owned, Place, Publish, Read, ReleaseError, SizeClass,
+    Stamped, StampedLink, Tag, Tagged, TaggedLink, TaggedWord, Tail, TailRef, Version, Versioned, op,
 };
 pub use client::{Call, Client, ClientOptions};
 #[cfg(feature = "serde")]

@@ -1,12 +1,12 @@
 //! Pushes and pops of clients that map the memory: items of 8 bytes, in slots.
 //!
-//! On an immediate fabric an operation is over when it is first polled. So these functions are not `async`: their words stay in registers. They follow no pointer, and pin no guard.
+//! There an operation is over when it is called. So these functions are not `async`: their words stay in registers. They follow no pointer, and pin no guard.
 //!
 //! The soak makes them `async`, so that the simulator executes them, and other threads between any two of their operations.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use farfield::prelude::*;
 
@@ -33,22 +33,29 @@ pub(super) enum Head {
     Object,
 }
 
-/// Executes an operation.
-macro_rules! now {
-    ($operation:expr, $context:ident) => {
-        completed($operation, &mut $context)?
+/// Returns a word as one that is accessed without waiting.
+macro_rules! here {
+    ($place:expr, $ct:ident) => {
+        $place.immediate($ct).ok_or_else(corrupt)?
     };
 }
 
-/// Returns the result of an operation on an immediate fabric.
-#[inline(always)]
-#[allow(clippy::inline_always)] // the operation is inlined, too
-fn completed<F: Future>(operation: F, context: &mut Context<'_>) -> F::Output {
-    match pin!(operation).poll(context) {
-        Poll::Ready(result) => result,
-        Poll::Pending => unreachable!("an operation on an immediate fabric is over when it is polled"),
-    }
+/// Executes an operation.
+macro_rules! now {
+    ($word:ident.$operation:ident($($argument:expr),*), $ct:ident) => {
+        $word.$operation($($argument),*)?
+    };
 }
+
+/// What became of an operation on the slot of a ticket.
+enum Step<R> {
+    Done(R),
+    /// To be tried again with this ticket.
+    Again(Ticket),
+}
+
+/// A claim that a producer has met, and the state of its slot.
+type Met = Option<(u64, Word)>;
 
 impl Slots {
     /// Returns the word of a slot's state, as a number.
@@ -59,95 +66,136 @@ impl Slots {
 
     /// Adds an item at the end. Returns `false` if the ring is full.
     pub(super) fn push_here(&self, item: u64, ct: &ComputeThread) -> Result<Pushed> {
-        let mut ticket = self.pushed.get();
-        let short = u32::try_from(item).ok();
-        // The claim that it has met, and the state of its slot.
-        let mut met: Option<(u64, Word)> = None;
-        let mut context = Context::from_waker(Waker::noop());
+        let mut met = None;
+        // Mostly the first time. A loop around it would keep values of its rounds in memory.
+        match self.push_at(self.pushed.get(), item, &mut met, ct)? {
+            Step::Done(pushed) => Ok(pushed),
+            Step::Again(ticket) => self.push_from(ticket, item, met, ct),
+        }
+    }
+
+    #[cold]
+    fn push_from(&self, mut ticket: Ticket, item: u64, mut met: Met, ct: &ComputeThread) -> Result<Pushed> {
         loop {
-            let (claims, state, round) = (self.slot(ticket).claim(), self.state_word(ticket), ticket.round);
-            // In this order: a claim that the CAS below finds unchanged was there when the state was read.
-            let claimed = if short.is_none() { now!(claims.load(ct), context) } else { 0 };
-            let found = Word::from_bits(now!(state.load(ct), context));
-            match State::of(found, round) {
-                State::Vacant => {
-                    let full = if let Some(item) = short {
-                        with_short(round, item)
-                    } else if is_claimed(claimed, round, revoked(found)) {
-                        // Its owner has had the time of a look to fill the slot.
-                        if met.replace((claimed, found)) == Some((claimed, found)) {
-                            let next = vacant(round, revoked(found).wrapping_add(1));
-                            let _ = now!(state.compare_exchange(ct, found.bits(), next.bits()), context);
-                        }
-                        continue;
-                    } else {
-                        let mine = claim(round, revoked(found), item);
-                        if now!(claims.compare_exchange(ct, claimed, mine), context).is_err() {
-                            continue;
-                        }
-                        with_claimed(round, item)
-                    };
-                    if now!(state.compare_exchange(ct, found.bits(), full.bits()), context).is_ok() {
-                        ticket = ticket.next(self.capacity);
-                        self.pushed.set(ticket);
-                        if ticket.number.is_multiple_of(LAG) {
-                            advance_here(self.tail, ticket, ct)?;
-                        }
-                        return Ok(Pushed::Done);
-                    }
-                }
-                seen => {
-                    let tail = now!(self.tail.load(ct), context);
-                    if seen == State::Before && tail <= ticket.number {
-                        self.pushed.set(ticket);
-                        serve_others(ct);
-                        return Ok(Pushed::Not);
-                    }
-                    // Another client has pushed the item of this ticket.
-                    ticket = self.not_before(ticket.next(self.capacity), tail);
-                }
+            match self.push_at(ticket, item, &mut met, ct)? {
+                Step::Done(pushed) => return Ok(pushed),
+                Step::Again(next) => ticket = next,
             }
         }
     }
 
+    /// Adds an item with a ticket, if the tickets below are pushed.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // it is the body of two functions
+    fn push_at(&self, ticket: Ticket, item: u64, met: &mut Met, ct: &ComputeThread) -> Result<Step<Pushed>> {
+        let short = u32::try_from(item).ok();
+        let round = ticket.round;
+        let (claims, state) = (here!(self.slot(ticket).claim(), ct), here!(self.state_word(ticket), ct));
+        // In this order: a claim that the CAS below finds unchanged was there when the state was read.
+        let claimed = if short.is_none() { now!(claims.load(), ct) } else { 0 };
+        let found = Word::from_bits(now!(state.load(), ct));
+        let full = match (State::of(found, round), short) {
+            (State::Vacant, Some(item)) => with_short(round, item),
+            (State::Vacant, None) if is_claimed(claimed, round, revoked(found)) => {
+                // Its owner has had the time of a look to fill the slot.
+                if met.replace((claimed, found)) == Some((claimed, found)) {
+                    let next = vacant(round, revoked(found).wrapping_add(1));
+                    let _ = now!(state.compare_exchange(found.bits(), next.bits()), ct);
+                }
+                return Ok(Step::Again(ticket));
+            }
+            (State::Vacant, None) => {
+                let mine = claim(round, revoked(found), item);
+                if now!(claims.compare_exchange(claimed, mine), ct).is_err() {
+                    return Ok(Step::Again(ticket));
+                }
+                with_claimed(round, item)
+            }
+            (seen, _) => {
+                let tail = here!(self.tail, ct);
+                let tail = now!(tail.load(), ct);
+                if seen == State::Before && tail <= ticket.number {
+                    self.pushed.set(ticket);
+                    serve_others(ct);
+                    return Ok(Step::Done(Pushed::Not));
+                }
+                // Another client has pushed the item of this ticket.
+                return Ok(Step::Again(self.not_before(ticket.next(self.capacity), tail)));
+            }
+        };
+        if now!(state.compare_exchange(found.bits(), full.bits()), ct).is_err() {
+            return Ok(Step::Again(ticket));
+        }
+        let next = ticket.next(self.capacity);
+        self.pushed.set(next);
+        if next.number.is_multiple_of(LAG) {
+            advance_here(self.tail, next, ct)?;
+        }
+        Ok(Step::Done(Pushed::Done))
+    }
+
     /// Pops the first item unless it is in an object.
     pub(super) fn pop_here(&self, ct: &ComputeThread) -> Result<Head> {
-        let mut ticket = self.popped.get();
-        let mut context = Context::from_waker(Waker::noop());
+        // As `push_here`.
+        match self.pop_at(self.popped.get(), ct)? {
+            Step::Done(head) => Ok(head),
+            Step::Again(ticket) => self.pop_from(ticket, ct),
+        }
+    }
+
+    #[cold]
+    fn pop_from(&self, mut ticket: Ticket, ct: &ComputeThread) -> Result<Head> {
         loop {
-            let (claims, state) = (self.slot(ticket).claim(), self.state_word(ticket));
-            let found = Word::from_bits(now!(state.load(ct), context));
-            if found.is_pointer() {
-                // Its round may be ambiguous.
-                return Ok(Head::Object);
+            match self.pop_at(ticket, ct)? {
+                Step::Done(head) => return Ok(head),
+                Step::Again(next) => ticket = next,
             }
-            match State::of(found, ticket.round) {
-                State::Full => {
-                    // The claim stays as it is while the slot is full.
-                    let claimed = if is_claimed_item(found) { now!(claims.load(ct), context) } else { 0 };
-                    let next = vacant(ticket.round + 1, 0);
-                    let popped = now!(state.compare_exchange(ct, found.bits(), next.bits()), context);
-                    // By this client or another one.
-                    ticket = ticket.next(self.capacity);
-                    self.popped.set(ticket);
-                    if popped.is_ok() {
-                        if ticket.number.is_multiple_of(LAG) {
-                            advance_here(self.head, ticket, ct)?;
-                        }
-                        return Ok(Head::Popped(item(found, claimed)));
-                    }
+        }
+    }
+
+    /// Pops the item of a ticket, if those below are popped.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // as above
+    fn pop_at(&self, ticket: Ticket, ct: &ComputeThread) -> Result<Step<Head>> {
+        let state = here!(self.state_word(ticket), ct);
+        let found = Word::from_bits(now!(state.load(), ct));
+        if found.is_pointer() {
+            // Its round may be ambiguous.
+            return Ok(Step::Done(Head::Object));
+        }
+        match State::of(found, ticket.round) {
+            State::Full => {
+                // The claim stays as it is while the slot is full.
+                let claimed = if is_claimed_item(found) {
+                    let claims = here!(self.slot(ticket).claim(), ct);
+                    now!(claims.load(), ct)
+                } else {
+                    0
+                };
+                let next = vacant(ticket.round + 1, 0);
+                let popped = now!(state.compare_exchange(found.bits(), next.bits()), ct);
+                // By this client or another one.
+                let next = ticket.next(self.capacity);
+                self.popped.set(next);
+                if popped.is_err() {
+                    return Ok(Step::Again(next));
                 }
-                State::Vacant => {
-                    self.popped.set(ticket);
-                    serve_others(ct);
-                    return Ok(Head::Nothing);
+                if next.number.is_multiple_of(LAG) {
+                    advance_here(self.head, next, ct)?;
                 }
-                State::Popped => {
-                    let head = now!(self.head.load(ct), context);
-                    ticket = self.not_before(ticket.next(self.capacity), head);
-                }
-                State::Before => return Err(corrupt()),
+                Ok(Step::Done(Head::Popped(item(found, claimed))))
             }
+            State::Vacant => {
+                self.popped.set(ticket);
+                serve_others(ct);
+                Ok(Step::Done(Head::Nothing))
+            }
+            State::Popped => {
+                let head = here!(self.head, ct);
+                let head = now!(head.load(), ct);
+                Ok(Step::Again(self.not_before(ticket.next(self.capacity), head)))
+            }
+            State::Before => Err(corrupt()),
         }
     }
 
@@ -162,10 +210,10 @@ impl Slots {
 #[inline(never)]
 fn advance_here(hint: Place<'_, Atomic<u64>>, to: Ticket, ct: &ComputeThread) -> Result<()> {
     serve_others(ct);
-    let mut context = Context::from_waker(Waker::noop());
-    let seen = now!(hint.load(ct), context);
+    let hint = here!(hint, ct);
+    let seen = now!(hint.load(), ct);
     if seen < to.number {
-        let _ = now!(hint.compare_exchange(ct, seen, to.number), context);
+        let _ = now!(hint.compare_exchange(seen, to.number), ct);
     }
     Ok(())
 }

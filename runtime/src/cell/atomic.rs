@@ -59,7 +59,7 @@ impl<T: Word> DefaultInit for Atomic<T> {
 }
 
 #[inline]
-fn from_word<T: Word>(at: Address, word: u64) -> farfield_words::Result<T> {
+pub(super) fn from_word<T: Word>(at: Address, word: u64) -> farfield_words::Result<T> {
     T::from_word(word).ok_or_else(|| invalid_value::<T>(at))
 }
 

@@ -304,6 +304,22 @@ pub(crate) trait Operations: Thread {
         Some(found)
     }
 
+    /// Returns a word on an immediate fabric. `None` on another one, and if there is no such word.
+    #[inline]
+    fn word_here(&self, at: Address) -> Option<&AtomicU64> {
+        match self.io().window.words(at, 1) {
+            Some([word]) => Some(word),
+            _ => self.word_out_of_view(at),
+        }
+    }
+
+    /// Returns a word that is not in view: one of a segment's last ones.
+    #[cold]
+    #[inline(never)]
+    fn word_out_of_view(&self, at: Address) -> Option<&AtomicU64> {
+        self.io().endpoint.immediate()?.words(at, 1).ok()?.first()
+    }
+
     /// Called before a cached copy of an object is used in place of a READ: the simulator checks that the object is allocated.
     #[inline]
     fn check_cached(&self, at: Address, words: usize) -> Result<()> {

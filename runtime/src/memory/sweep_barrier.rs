@@ -298,13 +298,18 @@ impl Worker {
     #[inline]
     pub(crate) fn veto_words(&self, words: &[u64]) {
         if self.process.sweep_barrier.is_active() {
-            self.acknowledge_sweep();
-            self.heap().with_candidates(|candidates| {
-                for word in words {
-                    candidates.mark_targets_used(*word);
-                }
-            });
+            self.veto_words_of_sweep(words);
         }
+    }
+
+    #[cold]
+    fn veto_words_of_sweep(&self, words: &[u64]) {
+        self.acknowledge_sweep();
+        self.heap().with_candidates(|candidates| {
+            for word in words {
+                candidates.mark_targets_used(*word);
+            }
+        });
     }
 
     /// Takes over the limbo lists of ended threads of the process.

@@ -8,6 +8,7 @@ mod cluster;
 mod delegated;
 mod delegation;
 mod fabrics;
+mod immediate;
 mod layouts;
 mod local_epoch;
 mod locks;

@@ -5,18 +5,32 @@ use crate::Check;
 
 /// Clients with even numbers access words one by one, as where they map the memory, but by operations that take time.
 pub const MAPPED: &[(&str, &str)] = &[
-    ("completed($operation, &mut $context)?", "$operation.await?"),
+    ("$place.immediate($ct).ok_or_else(corrupt)?", "$place"),
+    ("$word.$operation($($argument),*)?", "$word.$operation($ct $(, $argument)*).await?"),
     (
         "T::LENGTH == Some(size_of::<u64>()) && ct.is_immediate()",
         "T::LENGTH.is_some() && ct.index() % 2 == 0",
     ),
     ("pub(super) fn push_here(", "pub(super) async fn push_here("),
-    ("pub(super) fn pop_here(", "pub(super) async fn pop_here("),
     ("self.slots.push_here(item, ct)?", "self.slots.push_here(item, ct).await?"),
+    ("fn push_from(", "async fn push_from("),
+    ("self.push_from(ticket, item, met, ct)", "self.push_from(ticket, item, met, ct).await"),
+    ("fn push_at(", "async fn push_at("),
+    (
+        "self.push_at(self.pushed.get(), item, &mut met, ct)?",
+        "self.push_at(self.pushed.get(), item, &mut met, ct).await?",
+    ),
+    ("self.push_at(ticket, item, &mut met, ct)?", "self.push_at(ticket, item, &mut met, ct).await?"),
+    ("pub(super) fn pop_here(", "pub(super) async fn pop_here("),
     ("self.slots.pop_here(ct)?", "self.slots.pop_here(ct).await?"),
+    ("fn pop_from(", "async fn pop_from("),
+    ("self.pop_from(ticket, ct)", "self.pop_from(ticket, ct).await"),
+    ("fn pop_at(", "async fn pop_at("),
+    ("self.pop_at(self.popped.get(), ct)?", "self.pop_at(self.popped.get(), ct).await?"),
+    ("self.pop_at(ticket, ct)?", "self.pop_at(ticket, ct).await?"),
     ("fn advance_here(", "async fn advance_here("),
-    ("advance_here(self.tail, ticket, ct)?", "advance_here(self.tail, ticket, ct).await?"),
-    ("advance_here(self.head, ticket, ct)?", "advance_here(self.head, ticket, ct).await?"),
+    ("advance_here(self.tail, next, ct)?", "advance_here(self.tail, next, ct).await?"),
+    ("advance_here(self.head, next, ct)?", "advance_here(self.head, next, ct).await?"),
 ];
 
 pub(super) const BUGS: &[Planted] = &[
@@ -93,7 +107,10 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ring_claims_what_another_has_claimed",
         structure: Structure::MappedRing,
-        edits: &[("} else if is_claimed(claimed, round, revoked(found)) {", "} else if false {")],
+        edits: &[(
+            "(State::Vacant, None) if is_claimed(claimed, round, revoked(found)) => {",
+            "(State::Vacant, None) if false => {",
+        )],
         invariant: "a claim is revoked before another takes its place",
         why: "an item has the upper half of one producer's and the lower half of another's",
         caught_by: Check::Linearizability,
@@ -102,17 +119,22 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "ring_reads_a_claim_after_its_slot_is_vacant",
         structure: Structure::MappedRing,
-        edits: &[
-            ("let claimed = if is_claimed_item(found) { now!(claims.load(ct), context) } else { 0 };", ""),
-            (
-                "\
-                    let popped = now!(state.compare_exchange(ct, found.bits(), next.bits()), context);
-                    // By this client or another one.",
-                "\
-                    let popped = now!(state.compare_exchange(ct, found.bits(), next.bits()), context);
-                    let claimed = now!(claims.load(ct), context);",
-            ),
-        ],
+        edits: &[(
+            "\
+                let claimed = if is_claimed_item(found) {
+                    let claims = here!(self.slot(ticket).claim(), ct);
+                    now!(claims.load(), ct)
+                } else {
+                    0
+                };
+                let next = vacant(ticket.round + 1, 0);
+                let popped = now!(state.compare_exchange(found.bits(), next.bits()), ct);",
+            "\
+                let next = vacant(ticket.round + 1, 0);
+                let popped = now!(state.compare_exchange(found.bits(), next.bits()), ct);
+                let claims = here!(self.slot(ticket).claim(), ct);
+                let claimed = now!(claims.load(), ct);",
+        )],
         invariant: "a claim is read while its slot is full",
         why: "the next producer has claimed the slot before its reader has finished",
         caught_by: Check::Linearizability,
@@ -122,7 +144,7 @@ pub(super) const BUGS: &[Planted] = &[
         name: "ring_leaves_the_claim_of_a_dead_producer",
         structure: Structure::MappedRing,
         edits: &[
-            ("let _ = now!(state.compare_exchange(ct, found.bits(), next.bits()), context);", ""),
+            ("let _ = now!(state.compare_exchange(found.bits(), next.bits()), ct);", ""),
             // No producer fills slots otherwise.
             ("T::LENGTH.is_some() && ct.index() % 2 == 0", "T::LENGTH.is_some()"),
             ("let short = u32::try_from(item).ok();", "let short: Option<u32> = None;"),
@@ -142,9 +164,9 @@ pub(super) const BUGS: &[Planted] = &[
             ),
             (
                 "\
-                        if met.replace((claimed, found)) == Some((claimed, found)) {",
+                if met.replace((claimed, found)) == Some((claimed, found)) {",
                 "\
-                        if now!(claims.compare_exchange(ct, claimed, claim(u64::MAX, 0, 0)), context).is_ok() {",
+                if now!(claims.compare_exchange(claimed, claim(u64::MAX, 0, 0)), ct).is_ok() {",
             ),
         ],
         invariant: "a revoked claim fills no slot",
