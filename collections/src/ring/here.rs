@@ -40,7 +40,7 @@ macro_rules! here {
     };
 }
 
-/// Executes an operation.
+/// Executes an operation. The thread is for the soak, which awaits it.
 macro_rules! now {
     ($word:ident.$operation:ident($($argument:expr),*), $ct:ident) => {
         $word.$operation($($argument),*)?

@@ -161,7 +161,8 @@ impl ComputeThread {
     }
 
     /// Returns whether operations are over when they are posted, so that a round trip costs nothing: on `local:` and `shm:`, without `delay`. A structure may then
-    /// read words one by one that it would otherwise read together, and needs no cache to save round trips.
+    /// read words one by one that it would otherwise read together, and needs no cache to save round trips. [`Place::immediate`](crate::Place::immediate) accesses a word there without
+    /// a future.
     #[inline]
     pub fn is_immediate(&self) -> bool {
         self.io.endpoint.immediate().is_some()
