@@ -130,8 +130,10 @@ fn included(line: &str) -> Option<bool> {
     let is_case = file.starts_with("../../ui-tests/cases/")
         && file.ends_with(".stderr")
         && path.with_extension("rs").exists();
-    let name = file.rsplit('/').next().unwrap_or(file);
-    Some(path.exists() && (is_case || sources().0.contains(&format!("shown(\"{name}\""))))
+    let name = format!("\"{}\"", file.rsplit('/').next().unwrap_or(file));
+    // A long call has its arguments on lines of their own.
+    let is_shown = || sources().0.split("shown(").skip(1).any(|call| call.trim_start().starts_with(&name));
+    Some(path.exists() && (is_case || is_shown()))
 }
 
 /// A command and its output on the page.
