@@ -13,6 +13,8 @@
 use std::hint::black_box;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use farfield::prefetch;
+
 /// The number of shards.
 pub(crate) const SHARDS: usize = 64;
 /// The entries of a segment.
@@ -102,8 +104,19 @@ impl Segment {
         all & self.used()
     }
 
+    /// Asks for what [`matching`](Self::matching) reads, and the place that it most likely leads to.
+    fn prefetch(&self, hash: u32) {
+        prefetch(&self.hashes);
+        prefetch(&self.places[SLOTS]);
+        prefetch(&self.places[Self::group(hash)]);
+    }
+
     fn find(&self, hash: u32, place: u64) -> Option<usize> {
-        slots(self.matching(hash)).find(|slot| self.places[*slot] == place)
+        let is_there = |slot: &usize| self.places[*slot] == place && self.used() >> slot & 1 == 1;
+        // A place is that of one record.
+        let group = Self::group(hash);
+        let near = (group..SLOTS.min(group + GROUP)).find(is_there);
+        near.or_else(|| slots(self.matching(hash)).find(is_there))
     }
 }
 
@@ -170,6 +183,13 @@ impl Segments {
     }
 }
 
+/// Where a shard has a record, as long as it is not changed.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    segment: usize,
+    slot: usize,
+}
+
 /// A part of the index.
 pub(crate) struct Shard {
     /// The number of bits that the directory distinguishes.
@@ -200,26 +220,22 @@ impl Shard {
         slots(segment.matching(hash as u32)).map(|slot| Place::of_word(segment.places[slot]))
     }
 
-    fn find_mut(&mut self, hash: u64, place: Place) -> Option<(&mut Segment, usize)> {
-        let index = self.segment_of(hash as u32);
-        let segment = self.segments.get_mut(index);
-        let slot = segment.find(hash as u32, place.to_word())?;
-        Some((segment, slot))
+    /// Returns the entry of a record, if it is there.
+    pub(crate) fn entry(&self, hash: u64, place: Place) -> Option<Entry> {
+        let segment = self.segment_of(hash as u32);
+        let slot = self.segments.get(segment).find(hash as u32, place.to_word())?;
+        Some(Entry { segment, slot })
     }
 
-    /// Puts a record in place of another one. Returns `false` if that is not there.
-    pub(crate) fn replace(&mut self, hash: u64, old: Place, new: Place) -> bool {
-        let Some((segment, slot)) = self.find_mut(hash, old) else { return false };
-        segment.places[slot] = new.to_word();
-        true
+    /// Puts a record in place of that of an entry.
+    pub(crate) fn replace(&mut self, entry: Entry, new: Place) {
+        self.segments.get_mut(entry.segment).places[entry.slot] = new.to_word();
     }
 
-    /// Removes a record. Returns `false` if it is not there.
-    pub(crate) fn remove(&mut self, hash: u64, old: Place) -> bool {
-        let Some((segment, slot)) = self.find_mut(hash, old) else { return false };
-        segment.clear(slot);
+    /// Removes an entry.
+    pub(crate) fn remove(&mut self, entry: Entry) {
+        self.segments.get_mut(entry.segment).clear(entry.slot);
         self.records -= 1;
-        true
     }
 
     /// Returns the bytes that [`insert`](Self::insert) may allocate.
@@ -293,6 +309,12 @@ impl Index {
         Self { shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect() }
     }
 
+    /// Tells the processor that a hash will be looked up, so that several look-ups wait for memory at the same time, or one while other work is done.
+    pub(crate) fn prefetch(&self, hash: u64) {
+        let shard = self.shard(hash);
+        shard.segments.get(shard.segment_of(hash as u32)).prefetch(hash as u32);
+    }
+
     /// Locks the part that has the keys of a hash. Never held across an `await`.
     pub(crate) fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
         // Its operations do not panic half way.
@@ -348,12 +370,16 @@ mod tests {
             let new = place(number as u64 + 1_000_000);
             let mut shard = index.shard(*hash);
             assert!(shard.find(*hash).any(|found| found == *old));
-            assert!(shard.replace(*hash, *old, new) && !shard.replace(*hash, *old, new));
+            let entry = shard.entry(*hash, *old).unwrap();
+            shard.replace(entry, new);
+            assert!(shard.entry(*hash, *old).is_none());
             *old = new;
         }
         for (hash, old) in &expected {
             let mut shard = index.shard(*hash);
-            assert!(shard.remove(*hash, *old) && !shard.remove(*hash, *old));
+            let entry = shard.entry(*hash, *old).unwrap();
+            shard.remove(entry);
+            assert!(shard.entry(*hash, *old).is_none());
             assert!(!shard.find(*hash).any(|found| found == *old));
         }
         assert_eq!(index.records(), 0);

@@ -265,8 +265,8 @@ impl Store {
                         return self.bury(new, g);
                     }
                     let mut shard = self.index.shard(hash);
-                    if self.leads_to(&shard, hash, &old) {
-                        shard.replace(hash, old.place, new.place);
+                    if let Some(entry) = self.entry_of(&shard, hash, &old) {
+                        shard.replace(entry, new.place);
                         self.count_user(Some(new.head), Some(old.head));
                         return self.bury(&old, g);
                     }

@@ -161,9 +161,9 @@ pub(crate) fn encode(
 ) -> Result<Encoded, Fault> {
     let kind = if cipher.is_some() { ENCRYPTED } else { 0 };
     let head = kind | (value.len() as u64) << LENGTH_SHIFT;
-    let words = words_of(value.len(), cipher.is_some());
+    let mut encoded = Encoded::from_elem(0, words_of(value.len(), cipher.is_some()));
     // All but the head.
-    let mut bytes = Scratch::from_elem(0, 8 * (words - 1));
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut encoded[1..]);
     if let Some((cipher, nonce)) = cipher {
         bytes[..4].copy_from_slice(&cipher.identity.to_le_bytes());
         bytes[4..HEADER_BYTES].copy_from_slice(&nonce);
@@ -177,10 +177,9 @@ pub(crate) fn encode(
         bytes[..KEY_BYTES].copy_from_slice(key);
         bytes[KEY_BYTES..KEY_BYTES + value.len()].copy_from_slice(value);
     }
-    let mut encoded = Encoded::with_capacity(words);
-    encoded.push(head | LIVE | u64::from(check(head, &bytes)) << CHECK_SHIFT);
-    let (rest, _) = bytes.as_chunks();
-    encoded.extend(rest.iter().map(|chunk| u64::from_le_bytes(*chunk)));
+    let check = check(head, bytes);
+    encoded[1..].iter_mut().for_each(|word| *word = u64::from_le(*word));
+    encoded[0] = head | LIVE | u64::from(check) << CHECK_SHIFT;
     Ok(encoded)
 }
 

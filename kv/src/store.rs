@@ -12,7 +12,7 @@ use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
 
 use crate::error::{Fault, invalid};
-use crate::index::{Index, Place, Shard};
+use crate::index::{Entry, Index, Place, Shard};
 use crate::options::{Options, Stats};
 use crate::pages::{
     ARC_BYTES, COPY_BYTES, FarPage, Looked, PAGE_BYTES, PAGE_WORDS, Page, Pages, State, lock,
@@ -28,6 +28,9 @@ const MOST_LOOKS: u32 = 1000;
 
 /// So many words become live or dead before a thread looks whether a page must be rebuilt.
 const WORDS_PER_LOOK: u64 = PAGE_WORDS as u64 / 8;
+
+/// A rebuild looks so many records up in the index at the same time.
+const MOVED_TOGETHER: usize = 32;
 
 /// What opening a page takes of the budget: the page and its copy, and two buffers that are freed again.
 const OPENING_BYTES: usize = PAGE_BYTES + 3 * COPY_BYTES;
@@ -274,8 +277,8 @@ impl Store {
                 let Lookup::Present(found) = self.find(key, hash, false, g).await? else { return Ok(false) };
                 self.wait_for(&found.record, ct, g).await?;
                 let mut shard = self.index.shard(hash);
-                if self.leads_to(&shard, hash, &found.record) {
-                    shard.remove(hash, found.record.place);
+                if let Some(entry) = self.entry_of(&shard, hash, &found.record) {
+                    shard.remove(entry);
                     self.count_user(None, Some(found.record.head));
                     self.bury(&found.record, g)?;
                     break;
@@ -291,6 +294,9 @@ impl Store {
     /// # Errors
     /// Those of [`read`](Self::read).
     pub async fn get_many(&self, keys: &[&[u8]], ct: &ComputeThread) -> Result<Vec<Option<Vec<u8>>>> {
+        for key in keys.iter().filter_map(|key| (*key).try_into().ok()) {
+            self.index.prefetch(self.hash(key));
+        }
         ct.tasks(keys.len(), async |task| self.read(keys[task], ct).await).await
     }
 
@@ -356,9 +362,9 @@ impl Store {
         hasher.finish()
     }
 
-    /// Returns whether the index leads to a record. Its place may be another one's since, in a page of the same number.
-    pub(crate) fn leads_to(&self, shard: &Shard, hash: u64, record: &Record) -> bool {
-        shard.find(hash).any(|place| place == record.place) && self.pages.has(&record.page)
+    /// Returns the entry of a record, if the index leads to it. Its place may be another one's since, in a page of the same number.
+    pub(crate) fn entry_of(&self, shard: &Shard, hash: u64, record: &Record) -> Option<Entry> {
+        shard.entry(hash, record.place).filter(|_| self.pages.has(&record.page))
     }
 
     /// Looks for the record of a key. It takes effect when it asks the index: the pages of the records are found under the same lock, so they are these records' pages, whatever becomes of their numbers; and
@@ -370,10 +376,15 @@ impl Store {
         is_value_wanted: bool,
         g: &Guard<'_>,
     ) -> Result<Lookup> {
-        let mut candidates: Candidates = {
+        let mut candidates = Candidates::new();
+        {
             let shard = self.index.shard(hash);
-            shard.find(hash).filter_map(|place| Some((place, self.pages.get(place.page)?))).collect()
-        };
+            for place in shard.find(hash) {
+                if let Some(page) = self.pages.get(place.page) {
+                    candidates.push((place, page));
+                }
+            }
+        }
         for index in 0..candidates.len() {
             let (place, page) = &candidates[index];
             let Decoded { head, key: found, value } = self.look(page, *place, is_value_wanted, g).await?;
@@ -432,6 +443,8 @@ impl Store {
     ) -> Result<bool> {
         let key = self.check(key, value)?;
         let hash = self.hash(&key);
+        // It is looked up when the record is made.
+        self.index.prefetch(hash);
         let cipher = if is_encrypted {
             let nonce = self.nonce();
             Some((self.cipher.as_ref().ok_or(Fault::NoKey)?, nonce))
@@ -491,11 +504,9 @@ impl Store {
     /// which has returned, and one that is just being written.
     fn replace(&self, lane: &Lane, hash: u64, old: &Record, record: &[u64], g: &Guard<'_>) -> Result<Added> {
         let mut shard = self.index.shard(hash);
-        if !self.leads_to(&shard, hash, old) {
-            return Ok(Added::Changed);
-        }
+        let Some(entry) = self.entry_of(&shard, hash, old) else { return Ok(Added::Changed) };
         let Some(new) = self.append(lane, record, g)? else { return Ok(Added::Full) };
-        shard.replace(hash, old.place, new.place);
+        shard.replace(entry, new.place);
         self.count_user(Some(new.head), Some(old.head));
         self.forget(old);
         if !g.is_immediate() && new.page.far.address().segment() != old.page.far.address().segment() {
@@ -524,7 +535,7 @@ impl Store {
                 "the budget of local memory is exhausted: the index has no room for another record",
             ));
         }
-        let before = shard.bytes();
+        let before = if growth > 0 { shard.bytes() } else { 0 };
         let added = match append() {
             Ok(Some(new)) if shard.insert(hash, new.place) => {
                 self.count_user(Some(new.head), None);
@@ -536,7 +547,9 @@ impl Store {
             Ok(None) => Ok(Added::Full),
             Err(error) => Err(error),
         };
-        self.pages.give(growth - (shard.bytes() - before).min(growth));
+        if growth > 0 {
+            self.pages.give(growth - (shard.bytes() - before).min(growth));
+        }
         added
     }
 
@@ -855,21 +868,33 @@ impl Store {
         g: &'a Guard<'g>,
     ) -> Result<()> {
         let lane = &self.lanes[ct.index()][1];
-        for (first, words) in records(words) {
-            let Some(head) = Head::of_word(words[0]).filter(|head| head.is_live()) else { continue };
-            let key = record::decode(words, false, self.cipher.as_ref())?.key;
-            let hash = self.hash(&key);
-            let place = Place { page: page.number, first: first as u16, words: words.len() as u16 };
-            let record = Record { page: Arc::clone(page), place, head };
-            loop {
-                match self.replace(lane, hash, &record, words, g)? {
-                    Added::Full => self.make_room(lane, ct, g).await?,
-                    Added::Unburied => break burials.push(Burial { store: self, record, g }),
-                    Added::Done | Added::Changed => break,
+        let mut live = records(words).filter_map(|(first, words)| {
+            let head = Head::of_word(words[0]).filter(|head| head.is_live())?;
+            Some((first, words, head))
+        });
+        let mut moving = Vec::with_capacity(MOVED_TOGETHER);
+        loop {
+            for (first, words, head) in live.by_ref().take(MOVED_TOGETHER) {
+                let key = record::decode(words, false, self.cipher.as_ref())?.key;
+                let hash = self.hash(&key);
+                self.index.prefetch(hash);
+                moving.push((first, words, head, hash));
+            }
+            if moving.is_empty() {
+                return Ok(());
+            }
+            for (first, words, head, hash) in moving.drain(..) {
+                let place = Place { page: page.number, first: first as u16, words: words.len() as u16 };
+                let record = Record { page: Arc::clone(page), place, head };
+                loop {
+                    match self.replace(lane, hash, &record, words, g)? {
+                        Added::Full => self.make_room(lane, ct, g).await?,
+                        Added::Unburied => break burials.push(Burial { store: self, record, g }),
+                        Added::Done | Added::Changed => break,
+                    }
                 }
             }
         }
-        Ok(())
     }
 
     /// Waits until all records of a page are dead in far memory, to none of which the index leads. One round trip, on fabrics that are not immediate.

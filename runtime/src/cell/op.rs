@@ -30,6 +30,7 @@ use farfield_fabric::host::{self, Host};
 use farfield_words::scratch::{Scratch, bytes};
 use farfield_words::{Field, FrozenField, Initial, Integer, Remote, WORD_BYTES, Word, try_array};
 
+use super::atomic::from_word;
 use super::blob::{Blob, SizeClass, blob_bytes};
 use super::link::{Exchanged, LinkWord};
 use super::owned::Publish;
@@ -144,8 +145,27 @@ impl<T: Remote> Readable<'_> for RemotePtr<T> {
 }
 
 /// A cell that is read as one word: an [`Atomic`], a [`Link`].
-pub trait Loadable: Field {}
-impl<T: Word> Loadable for Atomic<T> {}
+pub trait Loadable: Field {
+    /// Decodes consecutive ones.
+    #[doc(hidden)]
+    fn decode_all<'g>(at: Address, words: &[u64]) -> Result<Vec<Self::Value<'g>>> {
+        // An iterator of results collects into a vector that grows again and again.
+        let mut values = Vec::with_capacity(words.len());
+        for (index, bytes) in bytes(words).chunks_exact(WORD_BYTES).enumerate() {
+            values.push(Self::decode(at.add((index * WORD_BYTES) as u64), bytes)?);
+        }
+        Ok(values)
+    }
+}
+impl<T: Word> Loadable for Atomic<T> {
+    fn decode_all<'g>(at: Address, words: &[u64]) -> Result<Vec<Self::Value<'g>>> {
+        if let Some(index) = words.iter().position(|word| T::from_word(*word).is_none()) {
+            from_word::<T>(at.add((index * WORD_BYTES) as u64), words[index])?;
+        }
+        // A copy, if any bits are a `T`.
+        Ok(words.iter().map(|word| T::from_word(*word).unwrap_or_else(T::initial)).collect())
+    }
+}
 impl<T: Remote, M: MaybeMarks> Loadable for Link<T, M> {}
 impl<T: Remote, G: 'static> Loadable for TaggedLink<T, G> {}
 
@@ -851,16 +871,8 @@ struct LoadRange<'g, F> {
     field: PhantomData<fn() -> (F, &'g ())>,
 }
 
-impl<'g, F: Loadable> LoadRange<'g, F> {
-    fn decode(&self, words: &[u64]) -> Result<Vec<F::Value<'g>>> {
-        // An iterator of results collects into a vector that grows again and again.
-        let mut values = Vec::with_capacity(words.len());
-        for (index, bytes) in bytes(words).chunks_exact(WORD_BYTES).enumerate() {
-            values.push(F::decode(self.at.add((index * WORD_BYTES) as u64), bytes)?);
-        }
-        Ok(values)
-    }
-}
+/// A READ of at most so many words needs no buffer.
+const FEW_WORDS: usize = 64;
 
 impl<'g, F: Loadable> Steps<'g> for LoadRange<'g, F> {
     type Raw = Result<Vec<F::Value<'g>>>;
@@ -876,8 +888,13 @@ impl<'g, F: Loadable> Steps<'g> for LoadRange<'g, F> {
             return Ok(Ok(Vec::new()));
         }
         ct.count_read(self.words);
-        let mut read = vec![MaybeUninit::uninit(); self.words];
-        Ok(self.decode(host::load_many(host.words(self.at, self.words)?, &mut read)))
+        let words = host.words(self.at, self.words)?;
+        let (mut few, mut many) = ([MaybeUninit::uninit(); FEW_WORDS], Vec::new());
+        let read = few.get_mut(..self.words).unwrap_or_else(|| {
+            many.resize(self.words, MaybeUninit::uninit());
+            &mut many
+        });
+        Ok(F::decode_all(self.at, host::load_many(words, read)))
     }
     fn record(&self, parts: &mut Parts<'g, Worker>) {
         if self.words > 0 {
@@ -887,7 +904,7 @@ impl<'g, F: Loadable> Steps<'g> for LoadRange<'g, F> {
         }
     }
     fn raw(&self, done: &mut CompletedOperations<'_>) -> Self::Raw {
-        if self.words == 0 { Ok(Vec::new()) } else { self.decode(done.next()) }
+        if self.words == 0 { Ok(Vec::new()) } else { F::decode_all(self.at, done.next()) }
     }
     fn results(self, raw: Self::Raw) -> Result<Self::Output> {
         raw

@@ -233,22 +233,6 @@ mod pairs {
     }
 }
 
-/// The words of a cache line.
-const LINE_WORDS: usize = 8;
-
-/// Tells the processor that words will be accessed.
-#[inline]
-fn prefetch(words: &[AtomicU64]) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    for word in words.iter().step_by(LINE_WORDS).chain(words.last()) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the instruction accesses nothing as far as the program can tell: it neither faults nor changes a value. The pointer is that of a word.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(word.as_ptr().cast()) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = words;
-}
-
 /// One thread's access to the host's memory.
 #[derive(Clone)]
 pub struct Host {
@@ -276,7 +260,7 @@ impl Host {
     #[inline]
     pub fn prefetch(&self, at: Address, count: usize) {
         if let Ok(words) = self.words(at, count) {
-            prefetch(words);
+            crate::prefetch(words);
         }
     }
 
