@@ -12,13 +12,15 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use farfield::prefetch;
 use farfield::prelude::*;
+use scopeguard::guard;
 
 use crate::error::Fault;
 use crate::index::Place;
 use crate::lists::Lists;
 use crate::record::{self, Cipher, Decoded};
-use crate::tally::{Tally, counted};
+use crate::tally::Tally;
 
 /// The words of a page's records. With what the page and its block need besides, it is 16 KiB.
 pub(crate) const PAGE_WORDS: usize = 2045;
@@ -153,8 +155,22 @@ impl Page {
         lock(&self.local).copy.clone()
     }
 
-    fn is_removed(&self) -> bool {
+    /// Returns whether it was removed. Its number may be another page's only then.
+    pub(crate) fn is_removed(&self) -> bool {
         self.live.load(Ordering::Acquire) & REMOVED != 0
+    }
+
+    /// Asks the processor for a record, if it is in local memory. Returns whether it is.
+    pub(crate) fn prefetch(&self, place: Place) -> bool {
+        let local = lock(&self.local);
+        if let Some(copy) = &local.copy {
+            if let Some(words) = copy.get(usize::from(place.first)..usize::from(place.first + place.words)) {
+                prefetch(words);
+            }
+            return true;
+        }
+        let kept = local.kept.iter().find(|kept| kept.first == place.first);
+        kept.inspect(|kept| prefetch(&*kept.words)).is_some()
     }
 
     /// Looks for a record in local memory, and decodes it.
@@ -198,10 +214,10 @@ pub(crate) struct Pages {
     /// The full pages, by how many of their words are live.
     full: Mutex<Lists>,
     budget: usize,
+    /// More bytes than these are dropped at a time, if there are: then threads seldom wait for each other's evictions.
+    dropped_together: usize,
     /// The bytes of local memory that are counted.
     used: AtomicUsize,
-    /// Those of copies and records.
-    kept: AtomicUsize,
     pub(crate) count: AtomicUsize,
     pub(crate) counts: Counts,
     pub(crate) tally: Tally,
@@ -257,8 +273,8 @@ impl Pages {
             clock: Mutex::new(Lists::new(1, most)),
             full: Mutex::new(Lists::new(FILLS, most)),
             budget,
+            dropped_together: (budget / 4096).min(4096),
             used: AtomicUsize::new(0),
-            kept: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             counts: Counts::default(),
             tally: Tally::default(),
@@ -278,12 +294,6 @@ impl Pages {
 
     pub(crate) fn get(&self, number: u32) -> Option<Arc<Page>> {
         lock(self.table.get(number as usize)?).clone()
-    }
-
-    /// Returns whether a page is that of its number, and not removed.
-    pub(crate) fn has(&self, page: &Page) -> bool {
-        let place = self.table.get(page.number as usize);
-        place.is_some_and(|place| lock(place).as_ref().is_some_and(|other| Arc::as_ptr(other) == page))
     }
 
     fn set(&self, number: u32, page: Option<Arc<Page>>) -> Option<Arc<Page>> {
@@ -332,9 +342,10 @@ impl Pages {
         if local.copy.take().is_some() {
             self.give_kept(COPY_BYTES);
         }
-        self.drop_kept(&mut local, |_| true);
+        let bytes = Self::drop_kept(&mut local, |_| true).1;
         drop(local);
-        self.tally.part().live_words.fetch_sub(live.into(), Ordering::Relaxed);
+        self.give_kept(bytes);
+        self.tally.subtract(|part| &part.live_words, live.into());
         self.count.fetch_sub(1, Ordering::Relaxed);
         self.give(PAGE_BYTES);
     }
@@ -380,18 +391,16 @@ impl Pages {
     /// Counts words of a page as live.
     pub(crate) fn count_live(&self, page: &Page, words: u16) {
         page.live.fetch_add(words.into(), Ordering::AcqRel);
-        let part = self.tally.part();
-        part.live_words.fetch_add(words.into(), Ordering::Relaxed);
-        part.changed_words.fetch_add(words.into(), Ordering::Relaxed);
+        self.tally.add(|part| &part.live_words, words.into());
+        self.tally.add(|part| &part.changed_words, words.into());
     }
 
     /// Counts words of a page as dead that were live.
     pub(crate) fn count_dead(&self, page: &Page, words: u16) {
         let before = Self::fill(page);
         if page.live.fetch_sub(words.into(), Ordering::AcqRel) & REMOVED == 0 {
-            let part = self.tally.part();
-            part.live_words.fetch_sub(words.into(), Ordering::Relaxed);
-            part.changed_words.fetch_add(words.into(), Ordering::Relaxed);
+            self.tally.subtract(|part| &part.live_words, words.into());
+            self.tally.add(|part| &part.changed_words, words.into());
         }
         if Self::fill(page) != before && page.is(State::Full) {
             let mut full = lock(&self.full);
@@ -426,8 +435,13 @@ impl Pages {
     }
 
     fn give_kept(&self, bytes: usize) {
-        self.kept.fetch_sub(bytes, Ordering::Relaxed);
+        self.tally.subtract(|part| &part.kept_bytes, bytes as u64);
         self.give(bytes);
+    }
+
+    /// Those of copies and records.
+    fn kept_bytes(&self) -> usize {
+        self.tally.sum(|part| &part.kept_bytes) as usize
     }
 
     /// The bytes of local memory that are counted.
@@ -442,13 +456,13 @@ impl Pages {
 
     /// Takes bytes that are never given back. Returns `false` if less than `left` bytes of the budget would be left for copies, records and buffers.
     pub(crate) fn take_for_good(&self, bytes: usize, left: usize) -> bool {
-        let lasting = self.used.load(Ordering::Relaxed).saturating_sub(self.kept.load(Ordering::Relaxed));
+        let lasting = self.used.load(Ordering::Relaxed).saturating_sub(self.kept_bytes());
         lasting + bytes + left <= self.budget && self.take(bytes)
     }
 
     /// Puts the copy of a page into local memory, for which the bytes were taken.
     pub(crate) fn keep(&self, page: &Page, copy: Copy) {
-        self.kept.fetch_add(COPY_BYTES, Ordering::Relaxed);
+        self.tally.add(|part| &part.kept_bytes, COPY_BYTES as u64);
         lock(&page.local).copy = Some(copy);
         lock(&self.clock).push(0, page.number);
     }
@@ -465,7 +479,7 @@ impl Pages {
             self.give(bytes);
             return None;
         }
-        self.kept.fetch_add(bytes, Ordering::Relaxed);
+        self.tally.add(|part| &part.kept_bytes, bytes as u64);
         local.kept.reserve_exact(1);
         local.kept.push(Kept { first, was_touched: false, words: Box::default() });
         Some(Reading { pages: self, page, first, words })
@@ -477,10 +491,15 @@ impl Pages {
         if let Some(copy) = &local.copy {
             copy[usize::from(first)].store(dead, Ordering::Relaxed);
         }
-        self.drop_kept(&mut local, |kept| kept.first == first && !kept.words.is_empty());
+        let bytes = Self::drop_kept(&mut local, |kept| kept.first == first && !kept.words.is_empty()).1;
+        drop(local);
+        if bytes > 0 {
+            self.give_kept(bytes);
+        }
     }
 
-    fn drop_kept(&self, local: &mut Local, mut is_dropped: impl FnMut(&mut Kept) -> bool) -> usize {
+    /// Drops records. Returns how many, and their bytes, which are still counted.
+    fn drop_kept(local: &mut Local, mut is_dropped: impl FnMut(&mut Kept) -> bool) -> (usize, usize) {
         let (mut dropped, mut bytes) = (0, 0);
         local.kept.retain_mut(|kept| {
             // One that is being read is dropped by its reader.
@@ -493,18 +512,18 @@ impl Pages {
         });
         if dropped > 0 {
             local.kept.shrink_to_fit();
-            self.give_kept(bytes);
         }
-        dropped
+        (dropped, bytes)
     }
 
     /// Drops something from local memory. Returns `false` if there is nothing that can be dropped.
     fn evict(&self) -> bool {
-        let _evicting = counted(&self.tally.part().evictions);
+        let _evicting = self.tally.counted(|part| &part.evictions);
+        let mut freed = guard(0, |bytes| self.give_kept(bytes));
         let mut clock = lock(&self.clock);
         // In the second round nothing is touched, but by others meanwhile.
         for _ in 0..=2 * clock.len() {
-            let Some(number) = clock.pop(0) else { return false };
+            let Some(number) = clock.pop(0) else { break };
             let Some(page) = self.get(number) else { continue };
             let mut local = lock(&page.local);
             if local.copy.is_some() {
@@ -514,21 +533,24 @@ impl Pages {
                     continue;
                 }
                 local.copy = None;
-                self.give_kept(COPY_BYTES);
+                *freed += COPY_BYTES;
                 self.counts.evicted_pages.fetch_add(1, Ordering::Relaxed);
                 tracing::trace!(page = number, "a page was evicted");
-                return true;
-            }
-            let dropped = self.drop_kept(&mut local, |kept| !std::mem::take(&mut kept.was_touched));
-            if !local.kept.is_empty() {
-                clock.push(0, number);
-            }
-            if dropped > 0 {
+            } else {
+                let (dropped, bytes) =
+                    Self::drop_kept(&mut local, |kept| !std::mem::take(&mut kept.was_touched));
+                if !local.kept.is_empty() {
+                    clock.push(0, number);
+                }
+                *freed += bytes;
                 self.counts.evicted_records.fetch_add(dropped as u64, Ordering::Relaxed);
-                return true;
+            }
+            if *freed > self.dropped_together {
+                break;
             }
         }
-        false
+        drop(clock);
+        *freed > 0
     }
 }
 
@@ -581,11 +603,11 @@ mod tests {
     fn a_page_is_not_another_one_of_its_number() {
         let pages = Pages::new(4, 1 << 20);
         let before = added(&pages, 0);
-        assert!(pages.has(&before));
+        assert!(!before.is_removed());
         pages.remove(&before);
-        assert!(!pages.has(&before));
+        assert!(before.is_removed());
         let after = added(&pages, 0);
-        assert!(pages.has(&after) && !pages.has(&before));
+        assert!(!after.is_removed() && before.is_removed());
     }
 
     #[test]
@@ -622,7 +644,7 @@ mod tests {
         assert!(all[0].turn(State::Full, State::Filling));
         assert!(pages.take(Kept::bytes(3)), "instead of the other record");
         assert!(!pages.take(1));
-        assert_eq!((pages.local_pages(), pages.kept.load(Ordering::Relaxed)), (1, COPY_BYTES));
+        assert_eq!((pages.local_pages(), pages.kept_bytes()), (1, COPY_BYTES));
     }
 
     #[test]

@@ -18,7 +18,6 @@ use crate::pages::{
     ARC_BYTES, COPY_BYTES, FarPage, Looked, PAGE_BYTES, PAGE_WORDS, Page, Pages, State, lock,
 };
 use crate::record::{self, Cipher, Decoded, Head, KEY_BYTES, Key, MOST_VALUE_BYTES};
-use crate::tally;
 
 /// The version of the layout in far memory.
 pub(crate) const FORMAT: u64 = 0x6b76_0001;
@@ -136,6 +135,13 @@ pub(crate) struct Record {
     pub(crate) page: Arc<Page>,
     pub(crate) place: Place,
     pub(crate) head: Head,
+}
+
+impl Record {
+    /// Returns its entry in the index, if that leads to it. Its place may be another one's since, in a page of the same number.
+    pub(crate) fn entry(&self, shard: &Shard, hash: u64) -> Option<Entry> {
+        if self.page.is_removed() { None } else { shard.entry(hash, self.place) }
+    }
 }
 
 /// The burial of a record, which waits until the one that replaces it is in far memory. It is posted when this is dropped, also if the operation is.
@@ -277,7 +283,7 @@ impl Store {
                 let Lookup::Present(found) = self.find(key, hash, false, g).await? else { return Ok(false) };
                 self.wait_for(&found.record, ct, g).await?;
                 let mut shard = self.index.shard(hash);
-                if let Some(entry) = self.entry_of(&shard, hash, &found.record) {
+                if let Some(entry) = found.record.entry(&shard, hash) {
                     shard.remove(entry);
                     self.count_user(None, Some(found.record.head));
                     self.bury(&found.record, g)?;
@@ -289,14 +295,39 @@ impl Store {
         Ok(true)
     }
 
+    /// Tells the store that a key will be accessed soon: a hint, which changes nothing but time. A program that knows its next request before the one before has ended, as a server does that has received
+    /// several, saves most of the time that the processor waits for the index. No round trip.
+    pub fn prefetch(&self, key: &[u8]) {
+        if let Ok(key) = key.try_into() {
+            self.index.prefetch(self.hash(key));
+        }
+    }
+
+    /// The same, if [`prefetch`](Self::prefetch) was called some time before for the key: it looks the key up, and asks the processor for its record, if that is in memory of this process.
+    pub fn prefetch_record(&self, key: &[u8], ct: &ComputeThread) {
+        let Ok(key) = key.try_into() else { return };
+        let hash = self.hash(key);
+        let found = {
+            let shard = self.index.shard(hash);
+            shard.find(hash).next().and_then(|place| Some((place, self.pages.get(place.page)?)))
+        };
+        let Some((place, page)) = found else { return };
+        if !page.prefetch(place) {
+            let first = u64::from(place.first);
+            for index in (first..first + u64::from(place.words)).step_by(8) {
+                if let Some(word) = page.far.words().at(index).immediate(ct) {
+                    word.prefetch();
+                }
+            }
+        }
+    }
+
     /// Returns the values of several keys. The round trips of the slowest.
     ///
     /// # Errors
     /// Those of [`read`](Self::read).
     pub async fn get_many(&self, keys: &[&[u8]], ct: &ComputeThread) -> Result<Vec<Option<Vec<u8>>>> {
-        for key in keys.iter().filter_map(|key| (*key).try_into().ok()) {
-            self.index.prefetch(self.hash(key));
-        }
+        keys.iter().for_each(|key| self.prefetch(key));
         ct.tasks(keys.len(), async |task| self.read(keys[task], ct).await).await
     }
 
@@ -362,11 +393,6 @@ impl Store {
         hasher.finish()
     }
 
-    /// Returns the entry of a record, if the index leads to it. Its place may be another one's since, in a page of the same number.
-    pub(crate) fn entry_of(&self, shard: &Shard, hash: u64, record: &Record) -> Option<Entry> {
-        shard.entry(hash, record.place).filter(|_| self.pages.has(&record.page))
-    }
-
     /// Looks for the record of a key. It takes effect when it asks the index: the pages of the records are found under the same lock, so they are these records' pages, whatever becomes of their numbers; and
     /// the guard protects them.
     pub(crate) async fn find(
@@ -407,11 +433,11 @@ impl Store {
         loop {
             match page.find(place, is_value_wanted, cipher) {
                 Looked::Found(found) => {
-                    self.pages.tally.part().hits.fetch_add(1, Ordering::Relaxed);
+                    self.pages.tally.add(|part| &part.hits, 1);
                     return Ok(found?);
                 }
                 Looked::BeingRead => {
-                    let _waiting = tally::counted(&self.pages.tally.part().waiting_reads);
+                    let _waiting = self.pages.tally.counted(|part| &part.waiting_reads);
                     backoff.wait().await;
                 }
                 Looked::Far => break,
@@ -419,9 +445,9 @@ impl Store {
         }
         // One that is only changed is not read again.
         let reading = if is_value_wanted { self.pages.reads(page, place.first, place.words) } else { None };
-        self.pages.tally.part().reads.fetch_add(1, Ordering::Relaxed);
+        self.pages.tally.add(|part| &part.reads, 1);
         let range = u64::from(place.first)..u64::from(place.first) + u64::from(place.words);
-        let pending = tally::counted(&self.pages.tally.part().pending_reads);
+        let pending = self.pages.tally.counted(|part| &part.pending_reads);
         let words = g.chain(op::load_range(page.far.words(), range)).submit().await?;
         drop(pending);
         let found = record::decode(&words[..], is_value_wanted, cipher)?;
@@ -504,7 +530,7 @@ impl Store {
     /// which has returned, and one that is just being written.
     fn replace(&self, lane: &Lane, hash: u64, old: &Record, record: &[u64], g: &Guard<'_>) -> Result<Added> {
         let mut shard = self.index.shard(hash);
-        let Some(entry) = self.entry_of(&shard, hash, old) else { return Ok(Added::Changed) };
+        let Some(entry) = old.entry(&shard, hash) else { return Ok(Added::Changed) };
         let Some(new) = self.append(lane, record, g)? else { return Ok(Added::Full) };
         shard.replace(entry, new.place);
         self.count_user(Some(new.head), Some(old.head));
@@ -556,7 +582,7 @@ impl Store {
     /// Counts the bytes of a record to which the index leads now, and of the one to which it has led before.
     pub(crate) fn count_user(&self, new: Option<Head>, old: Option<Head>) {
         let [new, old] = [new, old].map(|head| head.map_or(0, Head::user_bytes));
-        self.pages.tally.part().user_bytes.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
+        self.pages.tally.add(|part| &part.user_bytes, new.wrapping_sub(old));
     }
 
     /// The most pages.
@@ -595,7 +621,7 @@ impl Store {
     /// Opens a page for a lane, or waits for the task that does.
     async fn make_room(&self, lane: &Lane, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
         if lane.is_opening.swap(true, Ordering::AcqRel) {
-            let _waiting = tally::counted(&self.pages.tally.part().waiting_writes);
+            let _waiting = self.pages.tally.counted(|part| &part.waiting_writes);
             let _stuck = lane.is_of_rebuilds.then(|| counted(&self.waiting_for_room));
             let mut backoff = g.backoff();
             while lane.is_opening.load(Ordering::Acquire) {
@@ -632,7 +658,7 @@ impl Store {
         let mut backoff = g.backoff();
         let (mut looks, mut waiting) = (0, (None, None));
         while !self.pages.take(OPENING_BYTES) {
-            waiting.0.get_or_insert_with(|| tally::counted(&self.pages.tally.part().waiting_writes));
+            waiting.0.get_or_insert_with(|| self.pages.tally.counted(|part| &part.waiting_writes));
             if lane.is_of_rebuilds {
                 waiting.1.get_or_insert_with(|| counted(&self.waiting_for_room));
             }
@@ -775,12 +801,12 @@ impl Store {
 
     /// Returns how many pages there are too many. As long as there are none, a thread counts only each time when so many words have become live or dead as a part of a page has.
     fn look_for_excess(&self) -> u64 {
-        let changed = &self.pages.tally.part().changed_words;
+        let changed = self.pages.tally.mine(|part| &part.changed_words);
         let known = self.excess.load(Ordering::Relaxed);
-        if known == 0 && changed.load(Ordering::Relaxed) < WORDS_PER_LOOK {
+        if known == 0 && changed < WORDS_PER_LOOK {
             return 0;
         }
-        changed.store(0, Ordering::Relaxed);
+        self.pages.tally.subtract(|part| &part.changed_words, changed);
         let excess = self.count_excess();
         if excess != known {
             self.excess.store(excess, Ordering::Relaxed);

@@ -60,6 +60,12 @@ impl<T: Word> Immediate<'_, T> {
         Ok(from_word(self.at, self.word.load(Ordering::SeqCst))?)
     }
 
+    /// Asks the processor to load the word into its cache, with the words beside it. A hint: it changes nothing but time, and is not counted.
+    #[inline]
+    pub fn prefetch(&self) {
+        farfield_fabric::prefetch(self.word);
+    }
+
     /// Replaces the value by `new` if it is `current`. Returns the previous value, as `Ok` if it was replaced.
     ///
     /// # Errors

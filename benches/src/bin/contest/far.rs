@@ -126,7 +126,17 @@ impl Run<'_> {
         let (mut latencies, mut requests) = (latencies(), 0_u64);
         // A request's time begins when the one before ends: so the clock is read once, and its time has that of making the request.
         let mut began = ct.now();
-        while let Some(request) = worker.next() {
+        // The next ones are known before one is carried out, as those are that a thread sends to a server at once.
+        let (mut next, mut after) = (worker.next(), worker.next());
+        while let Some(request) = next {
+            next = std::mem::replace(&mut after, worker.next());
+            // Most records that are written are new.
+            if let Some(Request::Read { key, .. } | Request::Delete { key }) = &next {
+                store.prefetch_record(key, ct);
+            }
+            if let Some(after) = &after {
+                store.prefetch(after.key());
+            }
             ct.compute(OWN_WORK);
             let answer = match &request {
                 Request::Write { key, value } => {

@@ -105,6 +105,14 @@ pub(crate) enum Request {
     Read { key: Key, record: u64, expected: Expected },
 }
 
+impl Request {
+    pub(crate) fn key(&self) -> &Key {
+        match self {
+            Self::Write { key, .. } | Self::Delete { key } | Self::Read { key, .. } => key,
+        }
+    }
+}
+
 /// What a read must return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Expected {
