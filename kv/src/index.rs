@@ -13,7 +13,6 @@
 use std::hint::black_box;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crossbeam_utils::CachePadded;
 use farfield::prefetch;
 
 /// The number of shards.
@@ -302,12 +301,12 @@ impl Shard {
 
 /// The index of all records.
 pub(crate) struct Index {
-    shards: Box<[CachePadded<Mutex<Shard>>]>,
+    shards: Box<[Mutex<Shard>]>,
 }
 
 impl Index {
     pub(crate) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| CachePadded::new(Mutex::new(Shard::new()))).collect() }
+        Self { shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect() }
     }
 
     /// Tells the processor that a hash will be looked up, so that several look-ups wait for memory at the same time, or one while other work is done.

@@ -42,6 +42,9 @@
 //! | `delete` | as `write` |
 //! | opening | 1 for each 16 pages |
 //!
+//! Where far memory is memory of this process, most of an operation's time are cache misses. A program that knows its next requests gives hints ([`Store::prefetch`], [`Store::prefetch_record`]); `get_many` and
+//! rebuilds have some of their own.
+//!
 //! A record takes 8 bytes besides its key and value, up to a multiple of 8; 32 more if it is encrypted. The index takes some 18 bytes of local memory a record.
 //!
 //! ```

@@ -241,14 +241,19 @@ impl Reading<'_> {
         if self.page.is_removed() {
             return;
         }
-        if let Some(kept) = local.kept.iter_mut().find(|kept| kept.first == self.first) {
-            kept.words = words.into_boxed_slice();
-        }
+        // If it has another record, the page is in the clock's list, or the task that has kept that record is about to put it there: it is taken out of the list only with all of its records.
+        let is_listed = local.kept.iter().any(|kept| !kept.words.is_empty());
+        let Some(kept) = local.kept.iter_mut().find(|kept| kept.first == self.first) else { return };
+        kept.words = words.into_boxed_slice();
         drop(local);
-        let mut clock = lock(&self.pages.clock);
-        if clock.list_of(self.page.number).is_none() {
-            clock.push(0, self.page.number);
+        if !is_listed {
+            let mut clock = lock(&self.pages.clock);
+            if clock.list_of(self.page.number).is_none() {
+                clock.push(0, self.page.number);
+            }
         }
+        // It is not being read any more.
+        std::mem::forget(self);
     }
 }
 

@@ -303,7 +303,8 @@ impl Store {
         }
     }
 
-    /// The same, if [`prefetch`](Self::prefetch) was called some time before for the key: it looks the key up, and asks the processor for its record, if that is in memory of this process.
+    /// A second hint, some time after [`prefetch`](Self::prefetch): it looks the key up in the index, and asks the processor for the record, if that is in memory of this process. Without the first hint it
+    /// waits for the index itself. No round trip.
     pub fn prefetch_record(&self, key: &[u8], ct: &ComputeThread) {
         let Ok(key) = key.try_into() else { return };
         let hash = self.hash(key);
@@ -327,7 +328,9 @@ impl Store {
     /// # Errors
     /// Those of [`read`](Self::read).
     pub async fn get_many(&self, keys: &[&[u8]], ct: &ComputeThread) -> Result<Vec<Option<Vec<u8>>>> {
-        keys.iter().for_each(|key| self.prefetch(key));
+        for key in keys {
+            self.prefetch(key);
+        }
         ct.tasks(keys.len(), async |task| self.read(keys[task], ct).await).await
     }
 

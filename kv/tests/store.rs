@@ -79,6 +79,33 @@ async fn compare(
 }
 
 #[test]
+fn hints_change_nothing() {
+    let options = Options::new(256 << 10, 4 << 20);
+    for url in ["local:", "local:delay=1"] {
+        with_store(url, &options, async |store, ct| {
+            // Some of them are in local memory.
+            for number in 0..3000 {
+                store.write(&key(number), &[number as u8; 200], false, ct).await?;
+            }
+            let (before, made) = (store.stats(), ct.metrics());
+            for number in 0..4000 {
+                store.prefetch(&key(number));
+                store.prefetch_record(&key(number), ct);
+            }
+            store.prefetch(b"short");
+            store.prefetch_record(b"short", ct);
+            assert_eq!((store.stats(), (ct.metrics() - made).reads), (before, 0));
+            for number in 0..4000 {
+                store.prefetch_record(&key(number), ct);
+                let expected = (number < 3000).then(|| vec![number as u8; 200]);
+                assert_eq!(store.read(&key(number), ct).await?, expected);
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
 fn answers_are_those_of_a_map_in_a_quarter_of_the_memory() {
     for (url, encrypts) in
         [("local:size=64MiB", false), ("local:size=64MiB", true), ("sim:seed=1,size=64MiB", false)]

@@ -50,7 +50,21 @@ pub trait Operations<'g>: Steps<'g> {}
 impl<'g, S: Steps<'g>> Operations<'g> for S {}
 
 pub(crate) mod sealed {
-    use super::{Address, CompletedOperations, Host, Parts, RawChain, ReleasedLocks, Result, Worker};
+    use super::{Address, CompletedOperations, Field, Host, Parts, RawChain, ReleasedLocks, Result, Worker};
+    use super::{WORD_BYTES, bytes};
+
+    /// A cell that is a word, of which consecutive ones are read at once.
+    pub trait Consecutive: Field {
+        /// Decodes the words of consecutive ones.
+        fn decode_all<'g>(at: Address, words: &[u64]) -> Result<Vec<Self::Value<'g>>> {
+            // An iterator of results collects into a vector that grows again and again.
+            let mut values = Vec::with_capacity(words.len());
+            for (index, bytes) in bytes(words).chunks_exact(WORD_BYTES).enumerate() {
+                values.push(Self::decode(at.add((index * WORD_BYTES) as u64), bytes)?);
+            }
+            Ok(values)
+        }
+    }
 
     /// A function that settles what the outcome of an abandoned chain decides. Its argument is the completed chain, or `None` if it has failed.
     pub(crate) type Settle = Box<dyn FnOnce(&Worker, Option<&RawChain>)>;
@@ -145,19 +159,9 @@ impl<T: Remote> Readable<'_> for RemotePtr<T> {
 }
 
 /// A cell that is read as one word: an [`Atomic`], a [`Link`].
-pub trait Loadable: Field {
-    /// Decodes consecutive ones.
-    #[doc(hidden)]
-    fn decode_all<'g>(at: Address, words: &[u64]) -> Result<Vec<Self::Value<'g>>> {
-        // An iterator of results collects into a vector that grows again and again.
-        let mut values = Vec::with_capacity(words.len());
-        for (index, bytes) in bytes(words).chunks_exact(WORD_BYTES).enumerate() {
-            values.push(Self::decode(at.add((index * WORD_BYTES) as u64), bytes)?);
-        }
-        Ok(values)
-    }
-}
-impl<T: Word> Loadable for Atomic<T> {
+pub trait Loadable: sealed::Consecutive {}
+impl<T: Word> Loadable for Atomic<T> {}
+impl<T: Word> sealed::Consecutive for Atomic<T> {
     fn decode_all<'g>(at: Address, words: &[u64]) -> Result<Vec<Self::Value<'g>>> {
         if let Some(index) = words.iter().position(|word| T::from_word(*word).is_none()) {
             from_word::<T>(at.add((index * WORD_BYTES) as u64), words[index])?;
@@ -166,6 +170,8 @@ impl<T: Word> Loadable for Atomic<T> {
         Ok(words.iter().map(|word| T::from_word(*word).unwrap_or_else(T::initial)).collect())
     }
 }
+impl<T: Remote, M: MaybeMarks> sealed::Consecutive for Link<T, M> {}
+impl<T: Remote, G: 'static> sealed::Consecutive for TaggedLink<T, G> {}
 impl<T: Remote, M: MaybeMarks> Loadable for Link<T, M> {}
 impl<T: Remote, G: 'static> Loadable for TaggedLink<T, G> {}
 

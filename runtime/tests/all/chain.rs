@@ -452,3 +452,28 @@ fn taking_back_a_linked_object_is_found_as_a_use_after_free() {
     let message = run.unwrap_err().to_string();
     assert!(message.contains("freed"), "{message}");
 }
+
+#[remote]
+struct Flags {
+    flags: Tail<Atomic<bool>>,
+}
+
+/// A few words are read without a buffer, many with one.
+#[farfield::test]
+async fn a_range_is_read_unless_a_word_is_no_value(ct: &ComputeThread) -> Result<()> {
+    let flags = Flags::new_in(ct, Flags::init(vec![true; 100])).await?.write(ct).await?;
+    let g = &ct.pin();
+    for length in [0, 1, 64, 65, 100] {
+        let read = g.chain(op::load_range(flags.flags(), 0..length)).submit().await?;
+        assert_eq!(read, vec![true; length as usize]);
+    }
+    let last = flags.flags().at(63).address();
+    Place::<Atomic<u64>>::from_address(last).store(ct, 7).await?;
+    for length in [64, 100] {
+        let read = g.chain(op::load_range(flags.flags(), 0..length)).submit().await;
+        let Err(Error::InvalidValue(found)) = read else { panic!("{read:?}") };
+        assert!(found.to_string().contains(&last.to_string()), "{found}");
+    }
+    assert_eq!(g.chain(op::load_range(flags.flags(), 64..100)).submit().await?.len(), 36);
+    Ok(())
+}
