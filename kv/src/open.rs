@@ -265,7 +265,7 @@ impl Store {
                         return self.bury(new, g);
                     }
                     let mut shard = self.index.shard(hash);
-                    if let Some(entry) = old.entry(&shard, hash) {
+                    if let Some(entry) = self.entry_of(&shard, hash, &old) {
                         shard.replace(entry, new.place);
                         self.count_user(Some(new.head), Some(old.head));
                         return self.bury(&old, g);

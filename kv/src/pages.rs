@@ -155,8 +155,7 @@ impl Page {
         lock(&self.local).copy.clone()
     }
 
-    /// Returns whether it was removed. Its number may be another page's only then.
-    pub(crate) fn is_removed(&self) -> bool {
+    fn is_removed(&self) -> bool {
         self.live.load(Ordering::Acquire) & REMOVED != 0
     }
 
@@ -299,6 +298,12 @@ impl Pages {
 
     pub(crate) fn get(&self, number: u32) -> Option<Arc<Page>> {
         lock(self.table.get(number as usize)?).clone()
+    }
+
+    /// Returns whether a page is that of its number, and not removed.
+    pub(crate) fn has(&self, page: &Page) -> bool {
+        let place = self.table.get(page.number as usize);
+        place.is_some_and(|place| lock(place).as_ref().is_some_and(|other| Arc::as_ptr(other) == page))
     }
 
     fn set(&self, number: u32, page: Option<Arc<Page>>) -> Option<Arc<Page>> {
@@ -608,11 +613,11 @@ mod tests {
     fn a_page_is_not_another_one_of_its_number() {
         let pages = Pages::new(4, 1 << 20);
         let before = added(&pages, 0);
-        assert!(!before.is_removed());
+        assert!(pages.has(&before));
         pages.remove(&before);
-        assert!(before.is_removed());
+        assert!(!pages.has(&before));
         let after = added(&pages, 0);
-        assert!(!after.is_removed() && before.is_removed());
+        assert!(pages.has(&after) && !pages.has(&before));
     }
 
     #[test]

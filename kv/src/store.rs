@@ -137,13 +137,6 @@ pub(crate) struct Record {
     pub(crate) head: Head,
 }
 
-impl Record {
-    /// Returns its entry in the index, if that leads to it. Its place may be another one's since, in a page of the same number.
-    pub(crate) fn entry(&self, shard: &Shard, hash: u64) -> Option<Entry> {
-        if self.page.is_removed() { None } else { shard.entry(hash, self.place) }
-    }
-}
-
 /// The burial of a record, which waits until the one that replaces it is in far memory. It is posted when this is dropped, also if the operation is.
 struct Burial<'a, 'g> {
     store: &'a Store,
@@ -283,7 +276,7 @@ impl Store {
                 let Lookup::Present(found) = self.find(key, hash, false, g).await? else { return Ok(false) };
                 self.wait_for(&found.record, ct, g).await?;
                 let mut shard = self.index.shard(hash);
-                if let Some(entry) = found.record.entry(&shard, hash) {
+                if let Some(entry) = self.entry_of(&shard, hash, &found.record) {
                     shard.remove(entry);
                     self.count_user(None, Some(found.record.head));
                     self.bury(&found.record, g)?;
@@ -394,6 +387,11 @@ impl Store {
         let mut hasher = SipHasher13::new_with_keys(self.secret.0, self.secret.1);
         hasher.write(key);
         hasher.finish()
+    }
+
+    /// Returns the entry of a record, if the index leads to it. Its place may be another one's since, in a page of the same number.
+    pub(crate) fn entry_of(&self, shard: &Shard, hash: u64, record: &Record) -> Option<Entry> {
+        shard.entry(hash, record.place).filter(|_| self.pages.has(&record.page))
     }
 
     /// Looks for the record of a key. It takes effect when it asks the index: the pages of the records are found under the same lock, so they are these records' pages, whatever becomes of their numbers; and
@@ -533,7 +531,7 @@ impl Store {
     /// which has returned, and one that is just being written.
     fn replace(&self, lane: &Lane, hash: u64, old: &Record, record: &[u64], g: &Guard<'_>) -> Result<Added> {
         let mut shard = self.index.shard(hash);
-        let Some(entry) = old.entry(&shard, hash) else { return Ok(Added::Changed) };
+        let Some(entry) = self.entry_of(&shard, hash, old) else { return Ok(Added::Changed) };
         let Some(new) = self.append(lane, record, g)? else { return Ok(Added::Full) };
         shard.replace(entry, new.place);
         self.count_user(Some(new.head), Some(old.head));

@@ -66,7 +66,7 @@ pub(super) const BUGS: &[Planted] = &[
         name: "kv_replaces_a_record_that_is_not_current",
         structure: Structure::SmallKeyValueStore,
         edits: &[(
-            "let Some(entry) = old.entry(&shard, hash) else",
+            "let Some(entry) = self.entry_of(&shard, hash, old) else",
             "let Some(entry) = shard.find(hash).next().and_then(|place| shard.entry(hash, place)) else",
         )],
         invariant: "a record is replaced only if the index leads to it",
