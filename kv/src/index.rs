@@ -112,8 +112,10 @@ impl Segment {
     }
 
     fn find(&self, hash: u32, place: u64) -> Option<usize> {
-        let is_there = |slot: &usize| self.places[*slot] == place && self.used() >> slot & 1 == 1;
-        // A place is that of one record.
+        let is_there = |slot: &usize| {
+            self.places[*slot] == place && self.hashes[*slot] == hash && self.used() >> slot & 1 == 1
+        };
+        // Most likely it is there: then not all hashes are compared.
         let group = Self::group(hash);
         let near = (group..SLOTS.min(group + GROUP)).find(is_there);
         near.or_else(|| slots(self.matching(hash)).find(is_there))
@@ -394,6 +396,14 @@ mod tests {
         }
         assert_eq!(shard.find(7).count(), SLOTS);
         assert!(!shard.insert(7, place(99)));
+        // Of its group or not, the entry is the one with that place; and another hash has none there.
+        for number in 0..SLOTS as u64 {
+            let entry = shard.entry(7, place(number)).unwrap();
+            shard.replace(entry, place(number + 100));
+            assert!(
+                shard.entry(7, place(number)).is_none() && shard.entry(15, place(number + 100)).is_none()
+            );
+        }
         assert_eq!(shard.find(7).count(), SLOTS);
     }
 }

@@ -307,6 +307,7 @@ impl Store {
         };
         let Some((place, page)) = found else { return };
         if !page.prefetch(place) {
+            // A word of each cache line.
             let first = u64::from(place.first);
             for index in (first..first + u64::from(place.words)).step_by(8) {
                 if let Some(word) = page.far.words().at(index).immediate(ct) {

@@ -14,7 +14,7 @@
 //!
 //! Held equal: the requests, their order in each worker, and the checks; the threads of the client. A worker of the far engine is a task; 16 tasks of a thread are 16 requests that a thread sends to a server at once, through
 //! its one connection on a Unix socket, by an ordinary client crate, without persistence. A server has threads of its own besides: memcached as many as the client, Redis one. Both have allocators of their own, and so has this program.
-//! Different: an engine is in the process that uses it, a server is not; and the far engine's local memory is limited, by default to a quarter of the data. On `local:` far memory is as fast as local memory: so its figures are what the
+//! Different: an engine is in the process that uses it, a server is not; and the far engine's local memory is limited, by default to a quarter of the data. A server has the next requests before it has answered the first; the far engine is told the keys of the next two, by hints. On `local:` far memory is as fast as local memory: so its figures are what the
 //! engine itself costs; on `sim:` round trips take their time, and the engine's own work 1 us a request, as on `local:`.
 //!
 //! | figure | meaning |
