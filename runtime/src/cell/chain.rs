@@ -214,7 +214,7 @@ impl<'g, O: Operations<'g>> Chain<'g, O> {
     /// thread to one memory node take effect in order, so the thread's next operations on that node come later.
     ///
     /// Objects that the thread's guards protect stay protected until the chain completes. An error that is detected later is returned by one of the
-    /// thread's next operations, or by [`ComputeThread::flush`].
+    /// thread's next operations, by [`ComputeThread::flush`], or, if the thread's function has returned, by [`Cluster::run`](crate::Cluster::run).
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the addresses are on several memory nodes, since keeping their order requires

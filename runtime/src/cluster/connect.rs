@@ -13,6 +13,7 @@ use super::simulated::{Simulated, look_for_leaks, run_beside_keeper};
 use crate::delegation::attend;
 use crate::epoch::Collector;
 use crate::error::{self, Error, Result};
+use crate::io::operations::*;
 use crate::io::{Identities, Metrics, block_on};
 use crate::memory::process::Process;
 use crate::memory::registry::Registry;
@@ -203,7 +204,8 @@ impl Cluster {
     ///
     /// # Errors
     /// The error of the failed thread with the lowest index; [`Error::BarrierBroken`], the consequence of another thread's failure, only if no thread
-    /// has another error. Before any thread starts:
+    /// has another error. An operation that a thread has [posted](crate::Chain::post) and that fails after its last other operation is a failure of the
+    /// thread. Before any thread starts:
     /// - [`Error::InvalidArgument`] for 0 threads; for more than 262,144 simulated ones (each takes some 15 KiB of memory), more than 16,510 compute
     ///   nodes, or more than segment 0 has epoch slots for; for more than 8,192 threads of a process at a time, all its runs included; inside another
     ///   run of the cluster; for a second concurrent run of a simulated cluster or of a [group](Self::in_group).
@@ -318,9 +320,15 @@ pub(crate) async fn live<R>(
     let output = run_beside_keeper(ct, attend(ct, body(ct))).await;
     // This precedes the process's departure: its next run counts departures from 0.
     ct.depart();
-    ct.drain_limbo().await;
-    ct.release_heap().await;
-    ct.settle().await;
-    ct.leave_members().await;
-    output
+    let leaves = ct.in_service(async {
+        ct.drain_limbo().await;
+        ct.release_heap().await;
+        ct.settle().await;
+        ct.leave_members().await;
+    });
+    leaves.await;
+    match ct.take_deferred_error() {
+        Some(error) if output.is_ok() => Err(error),
+        _ => output,
+    }
 }

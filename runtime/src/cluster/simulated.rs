@@ -76,7 +76,7 @@ pub(super) async fn run_beside_keeper<R>(ct: &ComputeThread, body: impl Future<O
     });
     let Some(sweeps) = keeps.filter(|_| ct.process.member().is_some()) else { return body.await };
     let (is_done, mut output) = (Cell::new(false), None);
-    let (mut body, mut keeper) = (pin!(body), pin!(keep(ct, sweeps, &is_done)));
+    let (mut body, mut keeper) = (pin!(body), pin!(ct.in_service(keep(ct, sweeps, &is_done))));
     poll_fn(|context| {
         if !is_done.get()
             && let Poll::Ready(done) = body.as_mut().poll(context)

@@ -140,7 +140,9 @@ impl<R> Beside<'_, R> {
         let mut rounds = 0;
         loop {
             if self.output.is_some() {
-                let ending = self.ending.get_or_insert_with(|| Box::pin(finish(ct, Rc::clone(&delegation))));
+                let ending = self
+                    .ending
+                    .get_or_insert_with(|| Box::pin(ct.in_service(finish(ct, Rc::clone(&delegation)))));
                 if ending.as_mut().poll(context).is_ready() {
                     return self.output.take().map_or(Poll::Pending, Poll::Ready);
                 }
@@ -148,7 +150,7 @@ impl<R> Beside<'_, R> {
             let mut has_worked = delegation.go_round(ct.worker());
             let before = self.jobs.len();
             for job in delegation.take_jobs() {
-                self.jobs.push(Box::pin(do_job(ct, Rc::clone(&delegation), job)));
+                self.jobs.push(Box::pin(ct.in_service(do_job(ct, Rc::clone(&delegation), job))));
             }
             let woken = self.woken.get_or_insert_with(|| Woken::of(context.waker()));
             if woken.has_been() || self.jobs.len() > before || polls_jobs {
@@ -251,7 +253,7 @@ async fn do_job(ct: &ComputeThread, delegation: Rc<Delegation>, job: Job) {
 pub(super) async fn read_patiently(ct: &ComputeThread, at: Address, words: usize) -> Result<Vec<u64>> {
     let mut attempts = 1;
     loop {
-        match ct.read_words(at, words, |words| Ok(words.to_vec())).await {
+        match ct.in_service(ct.read_words(at, words, |words| Ok(words.to_vec()))).await {
             Err(Error::NodeUnreachable(_)) if attempts < ATTEMPTS => attempts += 1,
             read => return read,
         }
@@ -264,7 +266,7 @@ pub(super) async fn peek_patiently(ct: &ComputeThread, at: Address, words: usize
     loop {
         let mut chain = ct.empty_chain();
         let slot = chain.peek(at, words);
-        match ct.submit(chain).await {
+        match ct.in_service(ct.submit(chain)).await {
             Ok(done) => return Ok(done.words(slot).to_vec()),
             Err(Error::NodeUnreachable(_)) if attempts < ATTEMPTS => attempts += 1,
             Err(error) => return Err(error),
@@ -539,7 +541,7 @@ async fn refuse_all(ct: &ComputeThread, here: Here<'_>, desk: DeskPlaces) -> Res
 async fn give_up(ct: &ComputeThread, desk: DeskPlaces) -> Result<()> {
     let mut attempts = 1;
     loop {
-        match ct.compare_exchange_word(desk.owner(), ct.id().number().get(), 0).await {
+        match ct.in_service(ct.compare_exchange_word(desk.owner(), ct.id().number().get(), 0)).await {
             Err(Error::NodeUnreachable(_)) if attempts < ATTEMPTS => attempts += 1,
             given_up => return given_up.map(drop),
         }
@@ -620,7 +622,7 @@ async fn find_desk(ct: &ComputeThread) -> Result<DeskPlaces> {
     let mut desk = first;
     while !desk.is_null() {
         let places = DeskPlaces(desk.address());
-        match take_if_free(ct, places, me).await {
+        match ct.in_service(take_if_free(ct, places, me)).await {
             Ok(Some(next)) => desk = RemotePtr::from_address(next),
             Ok(None) => return Ok(places),
             // It is in the memory of a compute node that is dead. Those behind it are not found.

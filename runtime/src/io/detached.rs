@@ -8,14 +8,15 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use super::compensation::{Compensating, Exchange};
+use super::deferred::Deferring as _;
 use super::metrics::count;
 use super::posting::{Operations, Thread};
 use super::submit::Submitted;
 use crate::epoch;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use farfield_fabric::chain::RawChain;
 use farfield_fabric::{Posted, Ticket};
 use farfield_sim::Plant;
@@ -78,8 +79,9 @@ impl<T: Thread, R, F: FnOnce(&T, &RawChain) -> R, G: FnOnce(&T, R)> Future for S
     type Output = Result<R>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<R>> {
-        let Poll::Ready(done) = Pin::new(&mut self.submitted).poll(context) else { return Poll::Pending };
         let ct = self.submitted.ct;
+        // Its result may own a resource, which an error of another chain would lose.
+        let done = ready!(ct.as_service(|| Pin::new(&mut self.submitted).poll(context)));
         let then = self.then.take();
         Poll::Ready(done.map(|done| {
             let (then, _) = then.expect("not polled after completion");
@@ -210,33 +212,6 @@ pub(crate) trait Detaching: Operations {
         }
     }
 
-    /// Returns the first error of a detached chain that no operation has returned yet.
-    fn take_deferred_error(&self) -> Option<Error> {
-        self.io().deferred_error.take()
-    }
-
-    /// Returns whether there is such an error.
-    #[inline]
-    fn has_deferred_error(&self) -> bool {
-        self.io().has_backlog.get() && self.holds_deferred_error()
-    }
-
-    #[inline(never)]
-    fn holds_deferred_error(&self) -> bool {
-        let error = self.io().deferred_error.take();
-        let is_some = error.is_some();
-        self.io().deferred_error.set(error);
-        is_some
-    }
-
-    /// Defers an error, unless another is deferred.
-    #[cold]
-    fn defer_error(&self, error: Error) {
-        let first = self.io().deferred_error.take().unwrap_or(error);
-        self.io().deferred_error.set(Some(first));
-        self.io().has_backlog.set(true);
-    }
-
     /// Stops polling all detached chains, because the thread ends. They take effect even so.
     fn forget_detached(&self) {
         for Detached { ticket, pin, .. } in self.io().detached.take() {
@@ -279,7 +254,7 @@ pub(crate) trait Detaching: Operations {
             self.poll_some_detached(MOST_POLLED);
         }
         let io = self.io();
-        if io.detached.borrow().is_empty() && io.due.borrow().is_empty() && !self.holds_deferred_error() {
+        if io.detached.borrow().is_empty() && io.due.borrow().is_empty() && io.deferred_errors.is_empty() {
             io.has_backlog.set(false);
         }
     }

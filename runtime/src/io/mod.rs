@@ -8,6 +8,7 @@
 //! | [`single`] | the state of a single operation in flight |
 //! | [`submit`] | the future of a posted chain |
 //! | [`detached`] | chains without a future, and their callbacks |
+//! | [`deferred`] | their errors, which the program's next operation returns, and a service's does not |
 //! | [`compensation`] | exchanges that undo a thread's own words after a failed operation |
 //! | [`first_poll`] | futures of operations that mostly complete when they are first polled |
 //! | [`acquisition`] | the address and state of a lock that this thread takes or holds |
@@ -21,6 +22,7 @@
 
 mod acquisition;
 mod compensation;
+mod deferred;
 mod detached;
 mod endpoint;
 mod failures;
@@ -68,6 +70,7 @@ pub(crate) use waits::Purpose;
 /// The traits with a thread's operations, for `use crate::io::operations::*`.
 pub(crate) mod operations {
     pub(crate) use super::compensation::Compensating as _;
+    pub(crate) use super::deferred::Deferring as _;
     pub(crate) use super::detached::{Detaching as _, Releases as _};
     pub(crate) use super::posting::{Operations as _, Thread as _};
     pub(crate) use super::task_stack::Polling as _;

@@ -24,6 +24,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use super::compensation::DueExchange;
+use super::deferred::DeferredErrors;
 use super::detached::{Detached, Detaching};
 use super::endpoint::Endpoint;
 use super::identities::Identities;
@@ -37,7 +38,7 @@ use super::tokens::{Tokens, failed_write};
 use super::waits::Purpose;
 use super::word::{AddToWord, ExchangeWord, WordOperation, WriteWord, WriteWords};
 use crate::epoch::{Participant, Pin};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The maximum number of empty chains that a thread keeps for their buffers.
 const MOST_CHAINS: usize = 64;
@@ -110,8 +111,7 @@ pub(crate) struct Io<T: Thread> {
     pub(super) due: RefCell<Vec<DueExchange>>,
     /// True once the thread ends: failed exchanges are not posted again.
     pub(super) gives_up_compensations: Cell<bool>,
-    /// The first error of a detached chain, which the next operation returns.
-    pub(super) deferred_error: Cell<Option<Error>>,
+    pub(super) deferred_errors: DeferredErrors,
     /// False if there is neither a detached chain, nor a due exchange, nor a deferred error: what an operation need not look at one by one.
     pub(super) has_backlog: Cell<bool>,
     rng: RefCell<SmallRng>,
@@ -162,7 +162,7 @@ impl<T: Thread> Io<T> {
             detached: RefCell::default(),
             due: RefCell::default(),
             gives_up_compensations: Cell::default(),
-            deferred_error: Cell::new(None),
+            deferred_errors: DeferredErrors::default(),
             has_backlog: Cell::new(false),
             rng: RefCell::new(SmallRng::seed_from_u64(seed)),
             tokens: Tokens::new(id),

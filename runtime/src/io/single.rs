@@ -17,6 +17,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use super::deferred::Deferring as _;
 use super::detached::Detaching;
 use super::metrics::{Counters, count};
 use super::posting::{Operations, Thread};
@@ -260,7 +261,7 @@ impl<T: Thread> Single<'_, T> {
                 return Polled::Pending;
             }
             Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(error)) => ct.defer_error(error.into()),
+            Poll::Ready(Err(error)) => ct.defer_own_error(error.into()),
         }
         *ticket = Ticket::NONE;
         if ct.has_deferred_error() { Polled::Failed } else { Polled::Done(0) }
@@ -327,7 +328,7 @@ pub(crate) trait Singles: Detaching {
                 ticket
             }
             Err(error) => {
-                self.defer_error(error.into());
+                self.defer_own_error(error.into());
                 Ticket::NONE
             }
         }

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use super::deferred::Deferring as _;
 use super::detached::Detaching;
 use super::metrics::count;
 use super::posting::{Operations, Thread};

@@ -330,6 +330,30 @@ fn the_error_of_a_posted_chain_is_the_next_operations() {
 }
 
 #[test]
+fn services_leave_the_error_of_a_posted_chain_to_the_program() {
+    simulated(async |thread, simulation| {
+        simulation.inject(Fault::cut(0, 0, Duration::from_micros(300)));
+        let mut chain = thread.empty_chain();
+        chain.write(AT, &[1]);
+        thread.post(chain, Rc::new(Locks::default())).expect("its outcome is not known");
+        thread.sleep_for(Duration::from_micros(100)).await;
+        let service = thread.in_service(async {
+            assert_eq!(thread.read_word(OTHER_NODE).await.unwrap(), 0);
+            assert_eq!(thread.read_array(OTHER_NODE).await.unwrap(), [0; 2]);
+            assert!(is_unreachable(thread.read_word(AT).await), "its own error");
+            thread.flush_detached().await.unwrap();
+        });
+        service.await;
+        let mut chain = thread.empty_chain();
+        let slot = chain.fetch_add(OTHER_NODE, 1);
+        let owned = thread.submit_or(chain, move |_, done| done.word(slot), |_, _| ()).await;
+        assert_eq!(owned.unwrap(), 0, "or what the result owns would be lost");
+        assert!(is_unreachable(thread.read_word(OTHER_NODE).await), "the program's operation");
+        assert_eq!(thread.read_word(OTHER_NODE).await.unwrap(), 1, "it is returned once");
+    });
+}
+
+#[test]
 fn a_set_polls_its_tasks_in_turn_and_drops_them_at_the_first_error() {
     on_host(async |thread| {
         let done = TaskSet::new(

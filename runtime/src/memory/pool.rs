@@ -205,7 +205,8 @@ impl Worker {
     pub(crate) async fn flush_surplus(&self) -> Result<()> {
         self.give_surplus();
         if let Some(node) = self.heap().take_wanted_page() {
-            Box::pin(self.get_page(node)).await?;
+            // Most callers do without a page, and would drop the error of another chain.
+            Box::pin(self.in_service(self.get_page(node))).await?;
         }
         Ok(())
     }

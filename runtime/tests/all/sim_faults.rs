@@ -33,6 +33,32 @@ fn unreachable_node<T: std::fmt::Debug>(result: Result<T>) -> u16 {
     }
 }
 
+/// Posts a WRITE on a link that is cut, and waits until its failure is found. If memory is swept, a keeper answers sweeps in the meantime.
+async fn lose_a_write(ct: &ComputeThread) -> Result<()> {
+    let root = cell(ct, "cell", 0).await?;
+    let simulation = ct.cluster().simulation().expect("it is simulated");
+    simulation.inject(Fault::cut(ct.index(), 0, Duration::from_micros(100)));
+    ct.pin().chain(op::store(root.value(), 7)).post()?;
+    ct.sleep(Duration::from_micros(400)).await;
+    Ok(())
+}
+
+#[test]
+fn the_failure_of_a_posted_write_is_the_programs_and_not_its_keepers() {
+    for url in [format!("{EXACT},sweep=yes"), EXACT.to_owned()] {
+        let (cluster, _) = simulation(&url);
+        let found = cluster.run(2, async |ct| {
+            lose_a_write(ct).await?;
+            let elsewhere = ct.heap_use().await;
+            ct.flush().await?;
+            Ok(unreachable_node(elsewhere))
+        });
+        assert_eq!(found.unwrap(), [0, 0], "{url}");
+        // A program that ends without another operation.
+        assert_eq!(unreachable_node(cluster.run(1, async |ct| lose_a_write(ct).await)), 0, "{url}");
+    }
+}
+
 // ---- compute nodes ---------------------------------------------------------------------------------------------
 
 #[test]
