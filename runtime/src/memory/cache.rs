@@ -38,6 +38,8 @@ pub(crate) struct NodeCache {
     classes: Vec<ClassCache>,
     /// The segment to take the next chunk from, among those of this node.
     pub(crate) current_segment: u16,
+    /// For each segment of the node, the chunk behind the free one that was taken last. Segments at the end may be missing.
+    searched: Vec<u32>,
     /// Bytes of objects allocated less those freed, modulo 2^64, that are not added to the node's count yet.
     pub(crate) live: u64,
     /// Chunks to return.
@@ -78,9 +80,22 @@ impl NodeCache {
             positions: [0; CLASSES],
             classes: Vec::new(),
             current_segment,
+            searched: Vec::new(),
             live: 0,
             runs: Vec::new(),
         }
+    }
+
+    /// Returns the chunk at which a search for a free one begins, in a segment of the node.
+    pub(crate) fn searched(&self, position: usize) -> u64 {
+        self.searched.get(position).copied().unwrap_or_default().into()
+    }
+
+    pub(crate) fn set_searched(&mut self, position: usize, chunk: u64) {
+        if self.searched.len() <= position {
+            self.searched.resize(position + 1, 0);
+        }
+        self.searched[position] = chunk as u32;
     }
 
     pub(crate) fn class(&mut self, class: Class) -> &mut ClassCache {

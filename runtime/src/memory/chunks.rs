@@ -1,9 +1,12 @@
 //! Taking and returning chunks.
 //!
-//! A READ of a segment's counters decides between two ways, of three round trips each:
+//! A READ of a segment's counters decides between two ways, of three round trips each in most cases:
 //! - chunks that were never taken: an FAA of the count of taken chunks takes them for this thread alone, and a WRITE puts their use into the
 //!   [chunk table](crate::segment::grid);
-//! - chunks that are free again: a READ of the table finds them, and a chain of CASes takes them, one for the word of each.
+//! - chunks that are free again: a READ of a part of the table finds them, and a chain of CASes takes them, one for the word of each.
+//!
+//! The table of a large segment is long, 512 KiB for one GiB, so it is not read as a whole. A search for one chunk begins behind the one that the thread has found last, where chunks are not taken again as
+//! likely as in front of it. A search for several begins at the front, so that long runs stay at the end. The first READ has [`FIRST_SEARCHED`] words, and each further one, for another round trip, eight times as many.
 //!
 //! Returning chunks is one chain, posted and not waited for.
 //!
@@ -16,6 +19,9 @@ use crate::io::operations::*;
 use crate::segment::classes::Class;
 use crate::segment::control;
 use crate::segment::grid::{ChunkRun, Grid, Use};
+
+/// The words of the chunk table that are searched first: all words of a segment of 8 MiB.
+const FIRST_SEARCHED: u64 = 512;
 
 /// A request for adjacent chunks.
 #[derive(Clone, Copy)]
@@ -124,25 +130,48 @@ impl Worker {
         self.submit_or(chain, move |_, _| Some(run), give_back).await
     }
 
-    /// Takes chunks that are free again: a READ of the table, and a chain with a CAS for each chunk.
-    async fn claim_free(&self, segment: u16, wanted: Wanted) -> Result<Option<ChunkRun>> {
-        let (usage, chunks) = wanted.usage(&self.heap().grid, segment);
-        let table = self.heap().grid.chunks(segment) as usize;
-        loop {
-            let found = self.read_words(self.heap().grid.word(segment, 0), table, |words| {
-                let mut free = 0;
-                for (chunk, word) in (0..).zip(words) {
-                    free = if *word == Use::Free.to_word() { free + 1 } else { 0 };
-                    if free >= chunks {
-                        let run = ChunkRun { segment, first: chunk + 1 - chunks, chunks };
-                        if wanted.fits(&self.heap().grid, run) {
-                            return Ok(Some(run));
+    /// Looks for free chunks: a READ of a part of the table, in most cases.
+    async fn find_free(&self, segment: u16, wanted: Wanted) -> Result<Option<ChunkRun>> {
+        let grid = self.heap().grid;
+        let (table, chunks) = (grid.chunks(segment), wanted.usage(&grid, segment).1);
+        let node = self.heap().geometry.node_of(segment);
+        let cache = &self.heap().nodes[usize::from(node)];
+        let position = usize::from(segment - self.heap().geometry.segments_of(node).start);
+        let begin = if chunks == 1 { cache.borrow().searched(position).min(table) } else { 0 };
+        let mut most = FIRST_SEARCHED;
+        for part in [begin..table, 0..begin] {
+            let (mut from, mut adjacent) = (part.start, 0);
+            while from < part.end {
+                let to = part.end.min(from + most);
+                let found = self.read_words(grid.word(segment, from), (to - from) as usize, |words| {
+                    for (chunk, word) in (from..).zip(words) {
+                        adjacent = if *word == Use::Free.to_word() { adjacent + 1 } else { 0 };
+                        if adjacent >= chunks {
+                            let run = ChunkRun { segment, first: chunk + 1 - chunks, chunks };
+                            if wanted.fits(&grid, run) {
+                                return Ok(Some(run));
+                            }
                         }
                     }
+                    Ok(None)
+                });
+                if let Some(run) = found.await? {
+                    if chunks == 1 {
+                        cache.borrow_mut().set_searched(position, run.first + 1);
+                    }
+                    return Ok(Some(run));
                 }
-                Ok(None)
-            });
-            let Some(run) = found.await? else { return Ok(None) };
+                (from, most) = (to, most * 8);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes chunks that are free again: a search of the table, and a chain with a CAS for each chunk.
+    async fn claim_free(&self, segment: u16, wanted: Wanted) -> Result<Option<ChunkRun>> {
+        let (usage, chunks) = wanted.usage(&self.heap().grid, segment);
+        loop {
+            let Some(run) = self.find_free(segment, wanted).await? else { return Ok(None) };
             let mut chain = self.empty_chain();
             let slots: Vec<_> = words_for(usage, chunks)
                 .into_iter()

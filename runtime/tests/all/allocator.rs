@@ -141,6 +141,43 @@ fn adjacent_free_chunks_serve_one_large_object() {
 }
 
 #[test]
+fn free_chunks_of_a_large_segment_are_found_by_short_reads() {
+    for url in ["local:size=64MiB", "local:size=64MiB,delay=4,nodes=2", "sim:size=64MiB"] {
+        let run = Cluster::connect(url).unwrap().run(1, async |ct| {
+            let of_one_chunk = async || Long::new_in(ct, Long::init(7, vec![7; 1200])).await;
+            let mut objects = fill(ct, of_one_chunk).await?;
+            assert!(objects.len() > 4000, "{}, {url}", objects.len());
+            // Each eighth is freed, then all that are left in a part at the end, then the last one.
+            for round in 0..3 {
+                let all = objects.len();
+                let (freed, kept) = std::mem::take(&mut objects).into_iter().enumerate().partition(
+                    |(index, _): &(usize, _)| match round {
+                        0 => index % 8 == 0,
+                        1 => *index > all - 200,
+                        _ => *index + 1 == all,
+                    },
+                );
+                let (freed, kept): (Vec<_>, Vec<_>) = (freed, kept);
+                let count = freed.len() as u64;
+                objects = kept.into_iter().map(|(_, object)| object).collect();
+                free_all(ct, freed.into_iter().map(|(_, object)| object).collect()).await?;
+                let before = ct.metrics().read_bytes;
+                for _ in 0..count {
+                    objects.push(of_one_chunk().await?.write(ct).await?);
+                }
+                let mean = (ct.metrics().read_bytes - before) / count;
+                let most = if count == 1 { 40_000 } else { 5000 };
+                assert!(mean < most, "{mean} bytes for each of {count}, {url}");
+                let full = of_one_chunk().await.map(drop).unwrap_err();
+                assert!(matches!(full, Error::OutOfMemory { .. }), "{full}");
+            }
+            free_all(ct, objects).await
+        });
+        run.unwrap();
+    }
+}
+
+#[test]
 fn a_tail_is_freed_without_a_round_trip() {
     let cluster = Cluster::connect("sim:threads-per-node=1").unwrap();
     cluster
