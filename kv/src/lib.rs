@@ -31,7 +31,8 @@
 //! record that another write has replaced. Of the live records of a key in far memory, one is that of the last operation that has returned, and one at most is being written.
 //!
 //! On fabrics where WRITEs overtake each other, three rules keep that order. A record that another thread has added is buried when it has arrived. A record in another segment than the one that replaces it
-//! is buried when that has arrived. And a page is freed when all of its records are dead in far memory. Readers that have found a place in it have a guard, which protects it.
+//! is buried when that has arrived. And a page is freed when all of its records are dead in far memory. Readers that have found a place in it have a guard, which protects it,
+//! and its number: no other page has that before they have dropped their guards.
 //!
 //! # What it costs
 //!

@@ -12,7 +12,7 @@ use farfield::{Error, LinkWord, LockGuard};
 
 use crate::index::Place;
 use crate::options::Options;
-use crate::pages::{COPY_BYTES, FarPage, PAGE_BYTES, PAGE_WORDS, Page, State};
+use crate::pages::{COPY_BYTES, FarPage, PAGE_WORDS, State};
 use crate::record::{self, Head};
 use crate::store::{Added, FORMAT, Found, Lookup, Record, Store, StoreRoot, least_bytes, records};
 
@@ -230,11 +230,7 @@ impl Store {
         let (sequence, words) =
             g.chain((op::load(far.sequence()), op::load_range(far.words(), all))).submit().await?;
         self.sequence.fetch_max(sequence + 1, Ordering::Relaxed);
-        if !self.pages.take_for_good(PAGE_BYTES, 0) {
-            return Err(exhausted());
-        }
-        let page = Arc::new(Page::new(number, far, sequence, State::Full, ct.index()));
-        self.pages.add(Arc::clone(&page));
+        let page = self.pages.add(number, (far, sequence), State::Full, ct.index());
         let mut end = 0;
         for (first, record) in records(&words) {
             let place = Place { page: number, first: first as u16, words: record.len() as u16 };
@@ -244,10 +240,10 @@ impl Store {
             end = first + record.len();
             let Some(head) = Head::of_word(record[0]).filter(|head| head.is_live()) else { continue };
             let key = record::decode(record, false, self.cipher.as_ref())?.key;
-            self.pages.count_live(&page, place.words);
-            self.add_found(&key, &Record { page: Arc::clone(&page), place, head }, g).await?;
+            self.pages.count_live(page, place.words);
+            self.add_found(&key, &Record { place, head }, g).await?;
         }
-        page.used.store(end as u32, Ordering::Relaxed);
+        page.set_used(end);
         if words[end..].iter().any(|word| *word != 0) {
             self.pages.counts.torn.fetch_add(1, Ordering::Relaxed);
         }
@@ -257,7 +253,7 @@ impl Store {
     /// Makes a record that of its key, unless the key has a newer one.
     async fn add_found(&self, key: &record::Key, new: &Record, g: &Guard<'_>) -> Result<()> {
         let hash = self.hash(key);
-        let age = |record: &Record| (record.page.sequence, record.place.first);
+        let age = |record: &Record| (self.pages[record.place.page].sequence(), record.place.first);
         loop {
             match self.find(key, hash, false, g).await? {
                 Lookup::Present(Found { record: old, .. }) => {
@@ -265,18 +261,14 @@ impl Store {
                         return self.bury(new, g);
                     }
                     let mut shard = self.index.shard(hash);
-                    if let Some(entry) = self.entry_of(&shard, hash, &old) {
+                    if let Some(entry) = shard.entry(hash, old.place) {
                         shard.replace(entry, new.place);
                         self.count_user(Some(new.head), Some(old.head));
                         return self.bury(&old, g);
                     }
                 }
                 Lookup::Absent(candidates) => {
-                    let known = || {
-                        let Record { page, place, head } = new;
-                        Ok(Some(Record { page: Arc::clone(page), place: *place, head: *head }))
-                    };
-                    if let Added::Done = self.insert(hash, &candidates, 0, known, g)? {
+                    if let Added::Done = self.insert(hash, &candidates, 0, || Ok(Some(*new)), g)? {
                         return Ok(());
                     }
                 }
@@ -302,11 +294,10 @@ mod tests {
 
     /// Puts words behind the records of the only page that has some, as a process that is killed does.
     async fn leave(store: &Store, words: &[u64], ct: &ComputeThread) -> Result<()> {
-        let used = |page: &Arc<Page>| page.used.load(Ordering::Relaxed) > 0;
-        let page = (0..store.most_pages()).find_map(|number| store.pages.get(number as u32).filter(used));
-        let page = page.expect("a page with records");
-        let first = page.used.load(Ordering::Relaxed).into();
-        ct.pin().chain(op::store_range(page.far.words(), first, words)).submit().await
+        let pages = (0..store.most_pages()).map(|number| &store.pages[number as u32]);
+        let page = pages.into_iter().find(|page| page.used() > 0).expect("a page with records");
+        let first = page.used() as u64;
+        ct.pin().chain(op::store_range(page.far().words(), first, words)).submit().await
     }
 
     /// An attacker who can write far memory can move an encrypted record to another one's place. The record is authentic, and of the wrong key.
@@ -326,12 +317,12 @@ mod tests {
                 place.expect("the index has the key")
             };
             let [one, other] = [0, 1].map(|number| place_of(key(number)));
-            let page = store.pages.get(one.page).expect("the page is there");
+            let page = &store.pages[one.page];
             assert!(page.copy().is_none() && other.page == one.page, "it was evicted");
             let range = |place: Place| u64::from(place.first)..u64::from(place.first + place.words);
             let g = &ct.pin();
-            let moved = g.chain(op::load_range(page.far.words(), range(one))).submit().await?;
-            g.chain(op::store_range(page.far.words(), other.first.into(), &moved)).submit().await?;
+            let moved = g.chain(op::load_range(page.far().words(), range(one))).submit().await?;
+            g.chain(op::store_range(page.far().words(), other.first.into(), &moved)).submit().await?;
             assert_eq!(store.read(&key(0), ct).await?, Some(vec![1; 100]));
             let noticed = store.read(&key(1), ct).await.unwrap_err().to_string();
             assert!(noticed.contains("another key's record"), "{noticed}");

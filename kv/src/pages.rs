@@ -5,15 +5,23 @@
 //!
 //! # The budget
 //!
-//! What is counted: the index, what is known of each page, what is kept of pages, and the buffers of operations that have the size of a page. Something is dropped before anything is allocated that would
+//! What is counted: the index, what is known of each page that there may be, what is kept of pages, and the buffers of operations that have the size of a page. Something is dropped before anything is allocated that would
 //! exceed the budget. What that is, a CLOCK decides (Corbató, 1968), which goes round the pages: a copy that was not used since the last round, or all records of a page that were not. A record that is
 //! read but once is dropped in the first round. The tables of pages have their final size from the beginning.
+//!
+//! # Numbers
+//!
+//! The index has the number of a record's page, and the table has the page itself, in a cache line: so an operation finds it without a lock and without counting references to it. A page that was rebuilt is removed, and its
+//! number is given to another page when the [grace period](Guard::grace_period) is over that begins then: so while an operation holds a guard, a number that it has found in the index stands for the same page, as the page's
+//! far memory is not freed either.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::ops::Index;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farfield::prefetch;
 use farfield::prelude::*;
+use farfield::{Address, GracePeriod, prefetch};
 use scopeguard::guard;
 
 use crate::error::Fault;
@@ -26,10 +34,6 @@ use crate::tally::Tally;
 pub(crate) const PAGE_WORDS: usize = 2045;
 /// The bytes of a copy in local memory, or of a buffer for a page.
 pub(crate) const COPY_BYTES: usize = PAGE_WORDS * 8 + 16;
-/// What is known of a page takes so much local memory, besides what is kept for each number that a page may have.
-pub(crate) const PAGE_BYTES: usize = size_of::<Page>() + ARC_BYTES;
-/// The counts of an `Arc`.
-pub(crate) const ARC_BYTES: usize = 2 * size_of::<usize>();
 /// Set in the live words of a page that was removed.
 const REMOVED: u32 = 1 << 31;
 /// Set in the number of no page which the root may link to a page that has no records yet: the operation that was making that page was dropped.
@@ -54,6 +58,8 @@ pub(crate) type Copy = Arc<[AtomicU64]>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum State {
+    /// There is no page of this number. All that is known of the last one stays as it was until there is another one.
+    Vacant,
     /// Records are added. Its copy is not dropped.
     Filling,
     /// All WRITEs to it are over.
@@ -63,27 +69,42 @@ pub(crate) enum State {
 }
 
 /// A page, as this process knows it.
+#[repr(align(64))]
 pub(crate) struct Page {
     pub(crate) number: u32,
-    pub(crate) far: RemotePtr<FarPage>,
-    pub(crate) sequence: u64,
-    local: Mutex<Local>,
-    /// Words from the front that have records.
-    pub(crate) used: AtomicU32,
     /// Words of records that are live; and [`REMOVED`].
     live: AtomicU32,
+    /// Its address in far memory.
+    far: AtomicU64,
+    sequence: AtomicU64,
+    local: Mutex<Local>,
+    /// Words from the front that have records.
+    used: AtomicU16,
     /// The thread that fills it, or has filled it.
-    pub(crate) writer: usize,
+    writer: AtomicU32,
     state: AtomicU8,
     was_touched: AtomicBool,
 }
 
+const _: () = assert!(size_of::<Page>() == 64 && PAGE_WORDS <= u16::MAX as usize);
+
 /// What local memory has of a page.
-#[derive(Default)]
-struct Local {
-    copy: Option<Copy>,
-    /// Records, if there is no copy.
-    kept: Vec<Kept>,
+enum Local {
+    All(Copy),
+    /// Some records, or none.
+    Some(Vec<Kept>),
+}
+
+impl Local {
+    const NOTHING: Self = Self::Some(Vec::new());
+
+    fn copy(&self) -> Option<&Copy> {
+        if let Self::All(copy) = self { Some(copy) } else { None }
+    }
+
+    fn kept(&self) -> &[Kept] {
+        if let Self::Some(kept) = self { kept } else { &[] }
+    }
 }
 
 /// A record in local memory.
@@ -116,24 +137,43 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Page {
-    pub(crate) fn new(
-        number: u32,
-        far: RemotePtr<FarPage>,
-        sequence: u64,
-        state: State,
-        writer: usize,
-    ) -> Self {
+    fn vacant(number: u32) -> Self {
         Self {
             number,
-            far,
-            sequence,
-            local: Mutex::default(),
-            used: AtomicU32::new(0),
-            live: AtomicU32::new(0),
-            writer,
-            state: AtomicU8::new(state as u8),
+            live: AtomicU32::new(REMOVED),
+            far: AtomicU64::new(0),
+            sequence: AtomicU64::new(0),
+            local: Mutex::new(Local::NOTHING),
+            used: AtomicU16::new(0),
+            writer: AtomicU32::new(0),
+            state: AtomicU8::new(State::Vacant as u8),
             was_touched: AtomicBool::new(false),
         }
+    }
+
+    /// Returns where it is in far memory.
+    pub(crate) fn far(&self) -> RemotePtr<FarPage> {
+        RemotePtr::from_address(Address::from_bits(self.far.load(Ordering::Relaxed)))
+    }
+
+    /// Returns its sequence number: pages that were filled later have a greater one.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence.load(Ordering::Relaxed)
+    }
+
+    /// Returns the thread that fills it, or has filled it.
+    pub(crate) fn writer(&self) -> usize {
+        self.writer.load(Ordering::Relaxed) as usize
+    }
+
+    /// Returns the words from the front that have records.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::Acquire).into()
+    }
+
+    /// Sets them, when the records are in its copy.
+    pub(crate) fn set_used(&self, words: usize) {
+        self.used.store(words as u16, Ordering::Release);
     }
 
     /// Returns the words of records that are live.
@@ -152,7 +192,7 @@ impl Page {
 
     /// Returns its copy in local memory.
     pub(crate) fn copy(&self) -> Option<Copy> {
-        lock(&self.local).copy.clone()
+        lock(&self.local).copy().cloned()
     }
 
     fn is_removed(&self) -> bool {
@@ -162,28 +202,33 @@ impl Page {
     /// Asks the processor for a record, if it is in local memory. Returns whether it is.
     pub(crate) fn prefetch(&self, place: Place) -> bool {
         let local = lock(&self.local);
-        if let Some(copy) = &local.copy {
-            if let Some(words) = copy.get(usize::from(place.first)..usize::from(place.first + place.words)) {
-                prefetch(words);
+        match &*local {
+            Local::All(copy) => {
+                let words = copy.get(usize::from(place.first)..usize::from(place.first + place.words));
+                words.inspect(|words| prefetch(*words)).is_some()
             }
-            return true;
+            Local::Some(kept) => {
+                let kept = kept.iter().find(|kept| kept.first == place.first);
+                kept.inspect(|kept| prefetch(&*kept.words)).is_some()
+            }
         }
-        let kept = local.kept.iter().find(|kept| kept.first == place.first);
-        kept.inspect(|kept| prefetch(&*kept.words)).is_some()
     }
 
     /// Looks for a record in local memory, and decodes it.
     pub(crate) fn find(&self, place: Place, is_value_wanted: bool, cipher: Option<&Cipher>) -> Looked {
         let mut local = lock(&self.local);
-        if let Some(copy) = &local.copy {
-            if !self.was_touched.load(Ordering::Relaxed) {
-                self.was_touched.store(true, Ordering::Relaxed);
+        let kept = match &mut *local {
+            Local::All(copy) => {
+                if !self.was_touched.load(Ordering::Relaxed) {
+                    self.was_touched.store(true, Ordering::Relaxed);
+                }
+                // A place that the index has is within its page.
+                let words = copy.get(usize::from(place.first)..usize::from(place.first + place.words));
+                return Looked::Found(record::decode(words.unwrap_or_default(), is_value_wanted, cipher));
             }
-            // A place that the index has is within its page.
-            let words = copy.get(usize::from(place.first)..usize::from(place.first + place.words));
-            return Looked::Found(record::decode(words.unwrap_or_default(), is_value_wanted, cipher));
-        }
-        match local.kept.iter_mut().find(|kept| kept.first == place.first) {
+            Local::Some(kept) => kept,
+        };
+        match kept.iter_mut().find(|kept| kept.first == place.first) {
             Some(kept) if kept.words.is_empty() => Looked::BeingRead,
             Some(kept) => {
                 kept.was_touched = true;
@@ -203,11 +248,18 @@ pub(crate) struct Counts {
     pub(crate) torn: AtomicU64,
 }
 
+/// The numbers of no page.
+struct Numbers {
+    /// Those that may be given to a page; and [`DOUBTFUL`].
+    free: Vec<u32>,
+    /// Those of pages that were removed, in the order in which they were.
+    retired: VecDeque<(GracePeriod, u32)>,
+}
+
 /// All pages.
 pub(crate) struct Pages {
-    table: Box<[Mutex<Option<Arc<Page>>>]>,
-    /// The numbers of no page; and [`DOUBTFUL`].
-    free: Mutex<Vec<u32>>,
+    table: Box<[Page]>,
+    numbers: Mutex<Numbers>,
     /// The pages of which something is kept, in the order in which they are looked at. It is locked before what is kept.
     clock: Mutex<Lists>,
     /// The full pages, by how many of their words are live.
@@ -241,8 +293,9 @@ impl Reading<'_> {
             return;
         }
         // If it has another record, the page is in the clock's list, or the task that has kept that record is about to put it there: it is taken out of the list only with all of its records.
-        let is_listed = local.kept.iter().any(|kept| !kept.words.is_empty());
-        let Some(kept) = local.kept.iter_mut().find(|kept| kept.first == self.first) else { return };
+        let is_listed = local.kept().iter().any(|kept| !kept.words.is_empty());
+        let Local::Some(all) = &mut *local else { return };
+        let Some(kept) = all.iter_mut().find(|kept| kept.first == self.first) else { return };
         kept.words = words.into_boxed_slice();
         drop(local);
         if !is_listed {
@@ -260,9 +313,10 @@ impl Drop for Reading<'_> {
     fn drop(&mut self) {
         let mut local = lock(&self.page.local);
         let is_over = |kept: &Kept| kept.first == self.first && kept.words.is_empty();
-        if let Some(index) = local.kept.iter().position(is_over) {
-            local.kept.swap_remove(index);
-            local.kept.shrink_to_fit();
+        let Local::Some(all) = &mut *local else { return };
+        if let Some(index) = all.iter().position(is_over) {
+            all.swap_remove(index);
+            all.shrink_to_fit();
             self.pages.give_kept(Kept::bytes(self.words.into()));
         }
     }
@@ -272,8 +326,11 @@ impl Pages {
     /// Numbers for so many pages.
     pub(crate) fn new(most: u32, budget: usize) -> Self {
         Self {
-            table: (0..most).map(|_| Mutex::default()).collect(),
-            free: Mutex::new((0..most).rev().collect()),
+            table: (0..most).map(Page::vacant).collect(),
+            numbers: Mutex::new(Numbers {
+                free: (0..most).rev().collect(),
+                retired: VecDeque::with_capacity(most as usize),
+            }),
             clock: Mutex::new(Lists::new(1, most)),
             full: Mutex::new(Lists::new(FILLS, most)),
             budget,
@@ -287,7 +344,7 @@ impl Pages {
 
     /// The bytes of numbers for so many pages.
     pub(crate) fn bytes(most: u32) -> usize {
-        let of_number = size_of::<Mutex<Option<Arc<Page>>>>() + size_of::<u32>();
+        let of_number = size_of::<Page>() + size_of::<u32>() + size_of::<(GracePeriod, u32)>();
         most as usize * of_number + Lists::bytes(1, most) + Lists::bytes(FILLS, most)
     }
 
@@ -296,60 +353,68 @@ impl Pages {
         self.table.len() as u64
     }
 
-    pub(crate) fn get(&self, number: u32) -> Option<Arc<Page>> {
-        lock(self.table.get(number as usize)?).clone()
-    }
-
-    /// Returns whether a page is that of its number, and not removed.
-    pub(crate) fn has(&self, page: &Page) -> bool {
-        let place = self.table.get(page.number as usize);
-        place.is_some_and(|place| lock(place).as_ref().is_some_and(|other| Arc::as_ptr(other) == page))
-    }
-
-    fn set(&self, number: u32, page: Option<Arc<Page>>) -> Option<Arc<Page>> {
-        std::mem::replace(&mut *lock(self.table.get(number as usize)?), page)
-    }
-
     /// Takes the number of no page, if more than `left` are free. Also returns whether the root may link it to a page that has no records yet.
-    pub(crate) fn take_number(&self, left: usize) -> Option<(u32, bool)> {
-        let mut free = lock(&self.free);
+    pub(crate) fn take_number(&self, left: usize, ct: &ComputeThread) -> Option<(u32, bool)> {
+        let mut numbers = lock(&self.numbers);
+        let Numbers { free, retired } = &mut *numbers;
+        if free.len() <= left {
+            let is_over = |retired: &(GracePeriod, u32)| ct.is_over(retired.0);
+            while retired.front().is_some_and(is_over) {
+                free.extend(retired.pop_front().map(|(_, number)| number));
+            }
+        }
         let number = if free.len() > left { free.pop()? } else { return None };
         Some((number & !DOUBTFUL, number & DOUBTFUL != 0))
     }
 
-    /// Gives the number back of a page that was not made to the end.
-    pub(crate) fn give_doubtful(&self, number: u32) {
-        self.give_number(number | DOUBTFUL);
+    /// Returns whether there are numbers that can be taken later.
+    pub(crate) fn has_retired_numbers(&self) -> bool {
+        !lock(&self.numbers).retired.is_empty()
     }
 
-    /// Gives it back.
-    pub(crate) fn give_number(&self, number: u32) {
-        lock(&self.free).push(number);
+    /// Gives the number back of a page that was not made to the end.
+    pub(crate) fn give_doubtful(&self, number: u32) {
+        lock(&self.numbers).free.push(number | DOUBTFUL);
     }
 
     /// Takes the numbers of pages that were there before.
     pub(crate) fn take_numbers(&self, taken: impl Fn(u32) -> bool) {
-        lock(&self.free).retain(|number| !taken(*number));
+        lock(&self.numbers).free.retain(|number| !taken(*number));
     }
 
-    /// Adds a page. Its number was taken, and [`PAGE_BYTES`].
-    pub(crate) fn add(&self, page: Arc<Page>) {
+    /// Adds a page, whose number was taken.
+    pub(crate) fn add(
+        &self,
+        number: u32,
+        (far, sequence): (RemotePtr<FarPage>, u64),
+        state: State,
+        writer: usize,
+    ) -> &Page {
         self.count.fetch_add(1, Ordering::Relaxed);
-        if page.is(State::Full) {
-            self.list(&page);
+        let page = &self[number];
+        page.far.store(far.address().bits(), Ordering::Relaxed);
+        page.sequence.store(sequence, Ordering::Relaxed);
+        page.used.store(0, Ordering::Relaxed);
+        page.writer.store(writer as u32, Ordering::Relaxed);
+        page.was_touched.store(false, Ordering::Relaxed);
+        page.live.store(0, Ordering::Relaxed);
+        page.state.store(state as u8, Ordering::Release);
+        if state == State::Full {
+            self.list(page);
         }
-        self.set(page.number, Some(page));
+        page
     }
 
-    /// Removes a page to which the index does not lead any more. Its number is not given back.
-    pub(crate) fn remove(&self, page: &Page) {
-        self.set(page.number, None);
-        lock(&self.clock).remove(page.number);
-        lock(&self.full).remove(page.number);
+    /// Removes a page to which the index does not lead any more. Its number is given back when no operation can have found it there.
+    pub(crate) fn remove(&self, page: &Page, g: &Guard<'_>) {
         // Records that are being buried still count as live; they will not be counted as dead. Nothing is kept of the page from now on.
         let live = page.live.fetch_or(REMOVED, Ordering::AcqRel);
+        page.state.store(State::Vacant as u8, Ordering::Release);
+        lock(&self.clock).remove(page.number);
+        lock(&self.full).remove(page.number);
         let mut local = lock(&page.local);
-        if local.copy.take().is_some() {
+        if local.copy().is_some() {
+            *local = Local::NOTHING;
             self.give_kept(COPY_BYTES);
         }
         let bytes = Self::drop_kept(&mut local, |_| true).1;
@@ -357,7 +422,8 @@ impl Pages {
         self.give_kept(bytes);
         self.tally.subtract(|part| &part.live_words, live.into());
         self.count.fetch_sub(1, Ordering::Relaxed);
-        self.give(PAGE_BYTES);
+        let mut numbers = lock(&self.numbers);
+        numbers.retired.push_back((g.grace_period(), page.number));
     }
 
     // ---- full pages -----------------------------------------------------------------------------------------------
@@ -378,10 +444,10 @@ impl Pages {
     }
 
     /// Returns one of the full pages with the fewest live words, and `true` if these are less than so many. The page is leaving then.
-    pub(crate) fn take_emptiest(&self, below: u64) -> Option<Arc<Page>> {
+    pub(crate) fn take_emptiest(&self, below: u64) -> Option<&Page> {
         let mut full = lock(&self.full);
         for fill in 0..FILLS {
-            let Some(page) = full.pages(fill).find_map(|number| self.get(number)) else { continue };
+            let Some(page) = full.pages(fill).next().map(|number| &self[number]) else { continue };
             if u64::from(page.live()) >= below || !page.turn(State::Full, State::Leaving) {
                 return None;
             }
@@ -473,7 +539,7 @@ impl Pages {
     /// Puts the copy of a page into local memory, for which the bytes were taken.
     pub(crate) fn keep(&self, page: &Page, copy: Copy) {
         self.tally.add(|part| &part.kept_bytes, COPY_BYTES as u64);
-        lock(&page.local).copy = Some(copy);
+        *lock(&page.local) = Local::All(copy);
         lock(&self.clock).push(0, page.number);
     }
 
@@ -484,21 +550,25 @@ impl Pages {
             return None;
         }
         let mut local = lock(&page.local);
-        if page.is_removed() || local.copy.is_some() || local.kept.iter().any(|kept| kept.first == first) {
-            drop(local);
-            self.give(bytes);
-            return None;
+        match &mut *local {
+            Local::Some(kept) if !page.is_removed() && kept.iter().all(|kept| kept.first != first) => {
+                self.tally.add(|part| &part.kept_bytes, bytes as u64);
+                kept.reserve_exact(1);
+                kept.push(Kept { first, was_touched: false, words: Box::default() });
+            }
+            _ => {
+                drop(local);
+                self.give(bytes);
+                return None;
+            }
         }
-        self.tally.add(|part| &part.kept_bytes, bytes as u64);
-        local.kept.reserve_exact(1);
-        local.kept.push(Kept { first, was_touched: false, words: Box::default() });
         Some(Reading { pages: self, page, first, words })
     }
 
     /// Marks a record in local memory as dead.
     pub(crate) fn bury(&self, page: &Page, first: u16, dead: u64) {
         let mut local = lock(&page.local);
-        if let Some(copy) = &local.copy {
+        if let Some(copy) = local.copy() {
             copy[usize::from(first)].store(dead, Ordering::Relaxed);
         }
         let bytes = Self::drop_kept(&mut local, |kept| kept.first == first && !kept.words.is_empty()).1;
@@ -511,7 +581,8 @@ impl Pages {
     /// Drops records. Returns how many, and their bytes, which are still counted.
     fn drop_kept(local: &mut Local, mut is_dropped: impl FnMut(&mut Kept) -> bool) -> (usize, usize) {
         let (mut dropped, mut bytes) = (0, 0);
-        local.kept.retain_mut(|kept| {
+        let Local::Some(all) = local else { return (0, 0) };
+        all.retain_mut(|kept| {
             // One that is being read is dropped by its reader.
             let stays = kept.words.is_empty() || !is_dropped(kept);
             if !stays {
@@ -521,7 +592,7 @@ impl Pages {
             stays
         });
         if dropped > 0 {
-            local.kept.shrink_to_fit();
+            all.shrink_to_fit();
         }
         (dropped, bytes)
     }
@@ -534,22 +605,22 @@ impl Pages {
         // In the second round nothing is touched, but by others meanwhile.
         for _ in 0..=2 * clock.len() {
             let Some(number) = clock.pop(0) else { break };
-            let Some(page) = self.get(number) else { continue };
+            let page = &self[number];
             let mut local = lock(&page.local);
-            if local.copy.is_some() {
+            if local.copy().is_some() {
                 // The WRITEs to a page that is being filled are not over: what is read then may be older than the copy.
                 if !page.is(State::Full) || page.was_touched.swap(false, Ordering::Relaxed) {
                     clock.push(0, number);
                     continue;
                 }
-                local.copy = None;
+                *local = Local::NOTHING;
                 *freed += COPY_BYTES;
                 self.counts.evicted_pages.fetch_add(1, Ordering::Relaxed);
                 tracing::trace!(page = number, "a page was evicted");
             } else {
                 let (dropped, bytes) =
                     Self::drop_kept(&mut local, |kept| !std::mem::take(&mut kept.was_touched));
-                if !local.kept.is_empty() {
+                if !local.kept().is_empty() {
                     clock.push(0, number);
                 }
                 *freed += bytes;
@@ -564,6 +635,15 @@ impl Pages {
     }
 }
 
+impl Index<u32> for Pages {
+    type Output = Page;
+
+    /// Returns the page of a number.
+    fn index(&self, number: u32) -> &Page {
+        &self.table[number as usize]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -572,11 +652,16 @@ mod tests {
         (0..PAGE_WORDS).map(|_| AtomicU64::new(0)).collect()
     }
 
-    fn added(pages: &Pages, number: u32) -> Arc<Page> {
-        let page = Arc::new(Page::new(number, RemotePtr::NULL, u64::from(number), State::Full, 0));
-        assert!(pages.take(PAGE_BYTES));
-        pages.add(Arc::clone(&page));
-        page
+    fn added(pages: &Pages, number: u32) -> &Page {
+        pages.add(number, (RemotePtr::NULL, u64::from(number)), State::Full, 0)
+    }
+
+    fn with_thread(body: impl Fn(&ComputeThread) + Sync) {
+        let run = Cluster::connect("local:size=64KiB").unwrap().run(1, async |ct| {
+            body(ct);
+            Ok(())
+        });
+        run.unwrap();
     }
 
     fn place(page: &Page, first: u16) -> Place {
@@ -589,67 +674,83 @@ mod tests {
 
     #[test]
     fn a_record_that_was_read_while_its_page_was_removed_is_dropped() {
-        let pages = Pages::new(4, 1 << 20);
-        for is_kept_before in [true, false] {
-            let page = added(&pages, 0);
-            let reading = pages.reads(&page, 5, 3).unwrap();
-            assert!(pages.reads(&page, 5, 3).is_none(), "it is being read");
-            assert!(matches!(page.find(place(&page, 5), true, None), Looked::BeingRead));
-            if is_kept_before {
-                reading.keep(vec![1, 2, 3]);
-                assert!(is_here(&page, 5));
-                assert_eq!((pages.local_pages(), pages.used_bytes()), (1, Kept::bytes(3) + PAGE_BYTES));
-                pages.remove(&page);
-            } else {
-                pages.remove(&page);
-                reading.keep(vec![1, 2, 3]);
+        with_thread(|ct| {
+            let pages = Pages::new(4, 1 << 20);
+            for is_kept_before in [true, false] {
+                let page = added(&pages, 0);
+                let reading = pages.reads(page, 5, 3).unwrap();
+                assert!(pages.reads(page, 5, 3).is_none(), "it is being read");
+                assert!(matches!(page.find(place(page, 5), true, None), Looked::BeingRead));
+                if is_kept_before {
+                    reading.keep(vec![1, 2, 3]);
+                    assert!(is_here(page, 5));
+                    assert_eq!((pages.local_pages(), pages.used_bytes()), (1, Kept::bytes(3)));
+                    pages.remove(page, &ct.pin());
+                } else {
+                    pages.remove(page, &ct.pin());
+                    reading.keep(vec![1, 2, 3]);
+                }
+                assert_eq!((pages.local_pages(), pages.used_bytes()), (0, 0));
+                assert!(!is_here(page, 5) && pages.reads(page, 5, 3).is_none());
             }
-            assert_eq!((pages.local_pages(), pages.used_bytes()), (0, 0));
-            assert!(!is_here(&page, 5) && pages.reads(&page, 5, 3).is_none());
-        }
+        });
     }
 
     #[test]
-    fn a_page_is_not_another_one_of_its_number() {
-        let pages = Pages::new(4, 1 << 20);
-        let before = added(&pages, 0);
-        assert!(pages.has(&before));
-        pages.remove(&before);
-        assert!(!pages.has(&before));
-        let after = added(&pages, 0);
-        assert!(pages.has(&after) && !pages.has(&before));
+    fn a_number_is_not_another_pages_while_an_operation_may_use_it() {
+        let run = Cluster::connect("local:size=64KiB").unwrap().run(1, async |ct| {
+            let pages = Pages::new(1, 1 << 20);
+            for _ in 0..3 {
+                let (number, _) = pages.take_number(0, ct).unwrap();
+                let (page, operation) = (added(&pages, number), ct.pin());
+                pages.remove(page, &ct.pin());
+                for _ in 0..10 {
+                    ct.try_reclaim().await;
+                }
+                assert!(pages.take_number(0, ct).is_none() && pages.has_retired_numbers());
+                drop(operation);
+                for _ in 0..3 {
+                    ct.try_reclaim().await;
+                }
+                let (number, is_doubtful) = pages.take_number(0, ct).unwrap();
+                assert!(number == 0 && !is_doubtful && !pages.has_retired_numbers());
+                pages.give_doubtful(number);
+            }
+            Ok(())
+        });
+        run.unwrap();
     }
 
     #[test]
     fn a_read_that_is_dropped_or_buried_leaves_nothing() {
         let pages = Pages::new(4, 1 << 20);
         let page = added(&pages, 0);
-        drop(pages.reads(&page, 5, 3).unwrap());
-        assert_eq!(pages.used_bytes(), PAGE_BYTES);
-        pages.reads(&page, 5, 3).unwrap().keep(vec![1, 2, 3]);
-        pages.reads(&page, 8, 4).unwrap().keep(vec![1, 2, 3, 4]);
-        pages.bury(&page, 5, 0);
-        assert!(!is_here(&page, 5) && is_here(&page, 8));
-        assert_eq!(pages.used_bytes(), PAGE_BYTES + Kept::bytes(4));
+        drop(pages.reads(page, 5, 3).unwrap());
+        assert_eq!(pages.used_bytes(), 0);
+        pages.reads(page, 5, 3).unwrap().keep(vec![1, 2, 3]);
+        pages.reads(page, 8, 4).unwrap().keep(vec![1, 2, 3, 4]);
+        pages.bury(page, 5, 0);
+        assert!(!is_here(page, 5) && is_here(page, 8));
+        assert_eq!(pages.used_bytes(), Kept::bytes(4));
     }
 
     #[test]
     fn copies_and_records_are_dropped_in_turn_until_there_is_room() {
         let records = 2 * Kept::bytes(3);
-        let pages = Pages::new(4, 4 * PAGE_BYTES + 2 * COPY_BYTES + records);
+        let pages = Pages::new(4, 2 * COPY_BYTES + records);
         let all: Vec<_> = (0..4).map(|number| added(&pages, number)).collect();
         for page in &all[..2] {
             assert!(pages.take(COPY_BYTES));
             pages.keep(page, copy());
         }
-        pages.reads(&all[2], 5, 3).unwrap().keep(vec![1, 2, 3]);
-        pages.reads(&all[2], 8, 3).unwrap().keep(vec![4, 5, 6]);
+        pages.reads(all[2], 5, 3).unwrap().keep(vec![1, 2, 3]);
+        pages.reads(all[2], 8, 3).unwrap().keep(vec![4, 5, 6]);
         // The first one was used, and so was one of the records.
-        assert!(is_here(&all[0], 0) && is_here(&all[2], 8));
+        assert!(is_here(all[0], 0) && is_here(all[2], 8));
         assert!(pages.take(COPY_BYTES));
         assert!(all[0].copy().is_some() && all[1].copy().is_none());
         assert!(pages.take(Kept::bytes(3)));
-        assert!(!is_here(&all[2], 5) && is_here(&all[2], 8));
+        assert!(!is_here(all[2], 5) && is_here(all[2], 8));
         // One that is being filled stays.
         assert!(all[0].turn(State::Full, State::Filling));
         assert!(pages.take(Kept::bytes(3)), "instead of the other record");
@@ -659,11 +760,11 @@ mod tests {
 
     #[test]
     fn an_eviction_that_waits_for_another_one_is_counted() {
-        let pages = Pages::new(1, PAGE_BYTES);
+        let pages = Pages::new(1, 64);
         let evictions = || pages.tally.sum(|part| &part.evictions);
         std::thread::scope(|scope| {
             let clock = lock(&pages.clock);
-            let waits = scope.spawn(|| pages.take(PAGE_BYTES + 1));
+            let waits = scope.spawn(|| pages.take(65));
             while evictions() == 0 {
                 std::thread::yield_now();
             }
@@ -690,20 +791,20 @@ mod tests {
         assert_eq!(pages.take_emptiest(1100).unwrap().number, 0);
         let emptiest = pages.take_emptiest(1100).unwrap();
         assert_eq!(emptiest.number, 1);
-        pages.count_dead(&all[9], 1800);
+        pages.count_dead(all[9], 1800);
         assert_eq!(pages.take_emptiest(1100).unwrap().number, 9);
-        pages.remove(&all[9]);
-        pages.stays(&emptiest);
+        with_thread(|ct| pages.remove(all[9], &ct.pin()));
+        pages.stays(emptiest);
         assert_eq!(pages.take_emptiest(1100).unwrap().number, 1);
         assert!(pages.take_emptiest(1100).is_none());
     }
 
     #[test]
     fn bytes_are_taken_for_good_only_if_enough_is_left() {
-        let pages = Pages::new(4, 4 * COPY_BYTES);
+        let pages = Pages::new(4, 4 * COPY_BYTES - 1);
         let page = added(&pages, 0);
         assert!(pages.take(COPY_BYTES));
-        pages.keep(&page, copy());
+        pages.keep(page, copy());
         assert!(!pages.take_for_good(2 * COPY_BYTES, 2 * COPY_BYTES));
         assert!(pages.take_for_good(2 * COPY_BYTES, COPY_BYTES), "a copy can be dropped");
         assert!(!pages.take_for_good(COPY_BYTES, COPY_BYTES));
@@ -712,9 +813,12 @@ mod tests {
     #[test]
     fn the_last_numbers_are_left() {
         let pages = Pages::new(3, 0);
-        assert!(pages.take_number(1).is_some() && pages.take_number(1).is_some());
-        assert_eq!((pages.take_number(1), pages.take_number(0)), (None, Some((2, false))));
-        pages.give_doubtful(1);
-        assert_eq!((pages.take_number(1), pages.take_number(0)), (None, Some((1, true))));
+        with_thread(|ct| {
+            let take = |left| pages.take_number(left, ct);
+            assert!(take(1).is_some() && take(1).is_some());
+            assert_eq!((take(1), take(0)), (None, Some((2, false))));
+            pages.give_doubtful(1);
+            assert_eq!((take(1), take(0)), (None, Some((1, true))));
+        });
     }
 }

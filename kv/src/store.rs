@@ -12,11 +12,9 @@ use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
 
 use crate::error::{Fault, invalid};
-use crate::index::{Entry, Index, Place, Shard};
+use crate::index::{Index, Place};
 use crate::options::{Options, Stats};
-use crate::pages::{
-    ARC_BYTES, COPY_BYTES, FarPage, Looked, PAGE_BYTES, PAGE_WORDS, Page, Pages, State, lock,
-};
+use crate::pages::{COPY_BYTES, FarPage, Looked, PAGE_WORDS, Page, Pages, State, lock};
 use crate::record::{self, Cipher, Decoded, Head, KEY_BYTES, Key, MOST_VALUE_BYTES};
 
 /// The version of the layout in far memory.
@@ -25,21 +23,27 @@ pub(crate) const FORMAT: u64 = 0x6b76_0001;
 /// So often an operation looks whether the WRITE of another thread has arrived in far memory, at most: more often than for as long as one can take.
 const MOST_LOOKS: u32 = 1000;
 
+/// So often an operation tries to end the grace period of a page that was removed, at most.
+const MOST_LOOKS_FOR_NUMBERS: u32 = 100;
+
 /// So many words become live or dead before a thread looks whether a page must be rebuilt.
 const WORDS_PER_LOOK: u64 = PAGE_WORDS as u64 / 8;
 
 /// A rebuild looks so many records up in the index at the same time.
 const MOVED_TOGETHER: usize = 32;
 
-/// What opening a page takes of the budget: the page and its copy, and two buffers that are freed again.
-const OPENING_BYTES: usize = PAGE_BYTES + 3 * COPY_BYTES;
+/// What opening a page takes of the budget: its copy, and two buffers that are freed again.
+const OPENING_BYTES: usize = 3 * COPY_BYTES;
 /// What rebuilding a page takes of the budget: two buffers of its words while they are read, or its copy and one.
 const REBUILDING_BYTES: usize = 2 * COPY_BYTES;
 
 /// Returns what changes need of the budget: each lane has a page, and one page is rebuilt, for which a lane opens another one.
 const fn working_bytes(threads: usize) -> usize {
-    2 * threads * (COPY_BYTES + PAGE_BYTES) + REBUILDING_BYTES + OPENING_BYTES
+    2 * threads * COPY_BYTES + REBUILDING_BYTES + OPENING_BYTES
 }
+
+/// The counts of an `Arc`.
+const ARC_BYTES: usize = 2 * size_of::<usize>();
 
 /// Returns the bytes of local memory that a store always takes.
 fn fixed_bytes(name: &str, threads: usize, most_pages: u32) -> usize {
@@ -70,7 +74,7 @@ pub struct StoreRoot {
 
 /// The page to which a thread adds records.
 struct Filling {
-    page: Arc<Page>,
+    page: u32,
     copy: crate::pages::Copy,
 }
 
@@ -79,7 +83,7 @@ struct Filling {
 pub(crate) struct Lane {
     filling: Mutex<Option<Filling>>,
     /// The page that was filled before, if its WRITEs may not be over. Changed only by the task that opens a page.
-    unsettled: Mutex<Option<Arc<Page>>>,
+    unsettled: Mutex<Option<u32>>,
     /// True while a task opens a page for it.
     is_opening: AtomicBool,
     is_of_rebuilds: bool,
@@ -131,8 +135,8 @@ pub struct Store {
 }
 
 /// A record in a page.
+#[derive(Clone, Copy)]
 pub(crate) struct Record {
-    pub(crate) page: Arc<Page>,
     pub(crate) place: Place,
     pub(crate) head: Head,
 }
@@ -147,7 +151,7 @@ struct Burial<'a, 'g> {
 impl Drop for Burial<'_, '_> {
     fn drop(&mut self) {
         // The next operation of the thread returns the error of a WRITE that fails.
-        let _ = self.store.note(Store::post_burial(&self.record, self.g));
+        let _ = self.store.note(self.store.post_burial(&self.record, self.g));
     }
 }
 
@@ -159,7 +163,7 @@ pub(crate) struct Found {
 }
 
 /// The records to which the index leads for a hash: one at most, in most cases.
-pub(crate) type Candidates = SmallVec<[(Place, Arc<Page>); 1]>;
+pub(crate) type Candidates = SmallVec<[Place; 1]>;
 
 /// What [`Store::find`] has found.
 pub(crate) enum Lookup {
@@ -274,9 +278,9 @@ impl Store {
             let g = &ct.pin();
             loop {
                 let Lookup::Present(found) = self.find(key, hash, false, g).await? else { return Ok(false) };
-                self.wait_for(&found.record, ct, g).await?;
+                self.wait_for(&found.record, g).await?;
                 let mut shard = self.index.shard(hash);
-                if let Some(entry) = self.entry_of(&shard, hash, &found.record) {
+                if let Some(entry) = shard.entry(hash, found.record.place) {
                     shard.remove(entry);
                     self.count_user(None, Some(found.record.head));
                     self.bury(&found.record, g)?;
@@ -301,16 +305,14 @@ impl Store {
     pub fn prefetch_record(&self, key: &[u8], ct: &ComputeThread) {
         let Ok(key) = key.try_into() else { return };
         let hash = self.hash(key);
-        let found = {
-            let shard = self.index.shard(hash);
-            shard.find(hash).next().and_then(|place| Some((place, self.pages.get(place.page)?)))
-        };
-        let Some((place, page)) = found else { return };
+        let found = self.index.shard(hash).find(hash).next();
+        let Some(place) = found else { return };
+        let page = &self.pages[place.page];
         if !page.prefetch(place) {
             // A word of each cache line.
             let first = u64::from(place.first);
             for index in (first..first + u64::from(place.words)).step_by(8) {
-                if let Some(word) = page.far.words().at(index).immediate(ct) {
+                if let Some(word) = page.far().words().at(index).immediate(ct) {
                     word.prefetch();
                 }
             }
@@ -390,13 +392,7 @@ impl Store {
         hasher.finish()
     }
 
-    /// Returns the entry of a record, if the index leads to it. Its place may be another one's since, in a page of the same number.
-    pub(crate) fn entry_of(&self, shard: &Shard, hash: u64, record: &Record) -> Option<Entry> {
-        shard.entry(hash, record.place).filter(|_| self.pages.has(&record.page))
-    }
-
-    /// Looks for the record of a key. It takes effect when it asks the index: the pages of the records are found under the same lock, so they are these records' pages, whatever becomes of their numbers; and
-    /// the guard protects them.
+    /// Looks for the record of a key. It takes effect when it asks the index. The records' pages may be removed afterwards, but the guard protects them, and keeps their numbers from being given to others.
     pub(crate) async fn find(
         &self,
         key: &Key,
@@ -404,21 +400,11 @@ impl Store {
         is_value_wanted: bool,
         g: &Guard<'_>,
     ) -> Result<Lookup> {
-        let mut candidates = Candidates::new();
-        {
-            let shard = self.index.shard(hash);
-            for place in shard.find(hash) {
-                if let Some(page) = self.pages.get(place.page) {
-                    candidates.push((place, page));
-                }
-            }
-        }
-        for index in 0..candidates.len() {
-            let (place, page) = &candidates[index];
-            let Decoded { head, key: found, value } = self.look(page, *place, is_value_wanted, g).await?;
+        let candidates: Candidates = self.index.shard(hash).find(hash).collect();
+        for place in &candidates {
+            let Decoded { head, key: found, value } = self.look(*place, is_value_wanted, g).await?;
             if found == *key {
-                let (place, page) = candidates.swap_remove(index);
-                return Ok(Lookup::Present(Found { record: Record { page, place, head }, value }));
+                return Ok(Lookup::Present(Found { record: Record { place: *place, head }, value }));
             }
             // The index has 32 bits of the hash.
             if self.hash(&found) as u32 != hash as u32 {
@@ -429,7 +415,8 @@ impl Store {
     }
 
     /// Decodes a record, wherever it is.
-    async fn look(&self, page: &Page, place: Place, is_value_wanted: bool, g: &Guard<'_>) -> Result<Decoded> {
+    async fn look(&self, place: Place, is_value_wanted: bool, g: &Guard<'_>) -> Result<Decoded> {
+        let page = &self.pages[place.page];
         let cipher = self.cipher.as_ref();
         let mut backoff = g.backoff();
         loop {
@@ -450,7 +437,7 @@ impl Store {
         self.pages.tally.add(|part| &part.reads, 1);
         let range = u64::from(place.first)..u64::from(place.first) + u64::from(place.words);
         let pending = self.pages.tally.counted(|part| &part.pending_reads);
-        let words = g.chain(op::load_range(page.far.words(), range)).submit().await?;
+        let words = g.chain(op::load_range(page.far().words(), range)).submit().await?;
         drop(pending);
         let found = record::decode(&words[..], is_value_wanted, cipher)?;
         if let Some(reading) = reading {
@@ -480,9 +467,14 @@ impl Store {
             None
         };
         let words = record::encode(&key, value, cipher)?;
-        let is_put = {
-            let g = &ct.pin();
-            self.link(&key, hash, &words, only_present, ct, g).await?
+        let lane = &self.lanes[ct.index()][0];
+        let is_put = loop {
+            let linked = self.link(&key, hash, &words, lane, only_present, &ct.pin()).await?;
+            match linked {
+                Some(is_put) => break is_put,
+                // Without a guard: it may wait for all guards.
+                None => self.make_room(lane, ct).await?,
+            }
         };
         if is_put {
             self.tidy(ct).await;
@@ -490,24 +482,23 @@ impl Store {
         Ok(is_put)
     }
 
-    /// Adds a record, and makes it that of its key. Returns `false` if the key has none and must have one.
+    /// Adds a record, and makes it that of its key. Returns `false` if the key has none and must have one, and `None` if the page has no room.
     async fn link(
         &self,
         key: &Key,
         hash: u64,
         record: &[u64],
+        lane: &Lane,
         only_present: bool,
-        ct: &ComputeThread,
         g: &Guard<'_>,
-    ) -> Result<bool> {
-        let lane = &self.lanes[ct.index()][0];
+    ) -> Result<Option<bool>> {
         loop {
             let (added, old) = match self.find(key, hash, false, g).await? {
                 Lookup::Present(Found { record: old, .. }) => {
-                    self.wait_for(&old, ct, g).await?;
+                    self.wait_for(&old, g).await?;
                     (self.replace(lane, hash, &old, record, g)?, Some(old))
                 }
-                Lookup::Absent(_) if only_present => return Ok(false),
+                Lookup::Absent(_) if only_present => return Ok(Some(false)),
                 Lookup::Absent(candidates) => {
                     let append = || self.append(lane, record, g);
                     (self.insert(hash, &candidates, self.left_bytes, append, g)?, None)
@@ -516,12 +507,12 @@ impl Store {
             match (added, old) {
                 (Added::Unburied, Some(record)) => {
                     let _burial = Burial { store: self, record, g };
-                    self.settle(ct).await?;
-                    return Ok(true);
+                    self.settle(g).await?;
+                    return Ok(Some(true));
                 }
-                (Added::Done | Added::Unburied, _) => return Ok(true),
+                (Added::Done | Added::Unburied, _) => return Ok(Some(true)),
                 (Added::Changed, _) => {}
-                (Added::Full, _) => self.make_room(lane, ct, g).await?,
+                (Added::Full, _) => return Ok(None),
             }
         }
     }
@@ -532,16 +523,21 @@ impl Store {
     /// which has returned, and one that is just being written.
     fn replace(&self, lane: &Lane, hash: u64, old: &Record, record: &[u64], g: &Guard<'_>) -> Result<Added> {
         let mut shard = self.index.shard(hash);
-        let Some(entry) = self.entry_of(&shard, hash, old) else { return Ok(Added::Changed) };
+        let Some(entry) = shard.entry(hash, old.place) else { return Ok(Added::Changed) };
         let Some(new) = self.append(lane, record, g)? else { return Ok(Added::Full) };
         shard.replace(entry, new.place);
         self.count_user(Some(new.head), Some(old.head));
         self.forget(old);
-        if !g.is_immediate() && new.page.far.address().segment() != old.page.far.address().segment() {
+        if !g.is_immediate() && self.segment_of(&new) != self.segment_of(old) {
             return Ok(Added::Unburied);
         }
-        Self::post_burial(old, g)?;
+        self.post_burial(old, g)?;
         Ok(Added::Done)
+    }
+
+    /// Returns the segment of far memory that has a record.
+    fn segment_of(&self, record: &Record) -> u16 {
+        self.pages[record.place.page].far().address().segment()
     }
 
     /// Adds a record to the index, which `append` adds to a page, if that leaves so many bytes of the budget. The index must still have these candidates for the hash.
@@ -554,7 +550,7 @@ impl Store {
         g: &Guard<'_>,
     ) -> Result<Added> {
         let mut shard = self.index.shard(hash);
-        if !shard.find(hash).eq(candidates.iter().map(|(place, _)| *place)) {
+        if !shard.find(hash).eq(candidates.iter().copied()) {
             return Ok(Added::Changed);
         }
         let growth = shard.growth(hash);
@@ -605,44 +601,45 @@ impl Store {
         let head = Head::of_word(record[0]).ok_or(Fault::NotARecord)?;
         let mut filling = lock(&lane.filling);
         let Some(Filling { page, copy }) = &*filling else { return Ok(None) };
-        let first = page.used.load(Ordering::Relaxed) as usize;
+        let page = &self.pages[*page];
+        let first = page.used();
         let Some(to) = copy.get(first..first + record.len()) else { return Ok(None) };
         to.iter().zip(record).for_each(|(to, word)| to.store(*word, Ordering::Relaxed));
-        page.used.store((first + record.len()) as u32, Ordering::Release);
+        page.set_used(first + record.len());
         let place = Place { page: page.number, first: first as u16, words: record.len() as u16 };
-        let posted = g.chain(op::store_range(page.far.words(), first as u64, record)).post();
+        let posted = g.chain(op::store_range(page.far().words(), first as u64, record)).post();
         if let Err(error) = posted {
             // Behind a gap no record would be found again.
             *filling = None;
             return Err(error);
         }
         self.pages.count_live(page, place.words);
-        Ok(Some(Record { page: Arc::clone(page), place, head }))
+        Ok(Some(Record { place, head }))
     }
 
     /// Opens a page for a lane, or waits for the task that does.
-    async fn make_room(&self, lane: &Lane, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
+    async fn make_room(&self, lane: &Lane, ct: &ComputeThread) -> Result<()> {
         if lane.is_opening.swap(true, Ordering::AcqRel) {
             let _waiting = self.pages.tally.counted(|part| &part.waiting_writes);
             let _stuck = lane.is_of_rebuilds.then(|| counted(&self.waiting_for_room));
-            let mut backoff = g.backoff();
+            let mut backoff = ct.backoff();
             while lane.is_opening.load(Ordering::Acquire) {
                 backoff.wait().await;
             }
             return Ok(());
         }
         defer! { lane.is_opening.store(false, Ordering::Release) }
-        self.open_page(lane, ct, g).await
+        self.open_page(lane, ct).await
     }
 
     /// Waits until a record is in far memory that another thread has added to a page which that thread still fills: its burial must not overtake it. One round trip in this case, on fabrics that are not
     /// immediate.
-    async fn wait_for(&self, record: &Record, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
-        let page = &record.page;
-        if g.is_immediate() || page.writer == ct.index() || !page.is(State::Filling) {
+    async fn wait_for(&self, record: &Record, g: &Guard<'_>) -> Result<()> {
+        let page = &self.pages[record.place.page];
+        if g.is_immediate() || page.writer() == g.index() || !page.is(State::Filling) {
             return Ok(());
         }
-        let head = page.far.words().at(record.place.first.into());
+        let head = page.far().words().at(record.place.first.into());
         let mut backoff = g.backoff();
         for _ in 0..MOST_LOOKS {
             if g.chain(op::load(head)).submit().await? != 0 {
@@ -654,10 +651,10 @@ impl Store {
     }
 
     /// Opens a page for a lane. The one before is full: once all WRITEs to it are over, it may be evicted.
-    async fn open_page(&self, lane: &Lane, ct: &ComputeThread, g: &Guard<'_>) -> Result<()> {
+    async fn open_page(&self, lane: &Lane, ct: &ComputeThread) -> Result<()> {
         // An operation that was dropped may not have waited.
         self.settle_lane(lane, ct).await?;
-        let mut backoff = g.backoff();
+        let mut backoff = ct.backoff();
         let (mut looks, mut waiting) = (0, (None, None));
         while !self.pages.take(OPENING_BYTES) {
             waiting.0.get_or_insert_with(|| self.pages.tally.counted(|part| &part.waiting_writes));
@@ -677,13 +674,12 @@ impl Store {
         drop(waiting);
         let mut taken = guard(OPENING_BYTES, |bytes| self.pages.give(bytes));
         let _making_room = counted(&self.making_room);
-        let page = self.new_page(lane, ct, g).await?;
-        *taken -= PAGE_BYTES + COPY_BYTES;
+        let page = self.new_page(lane, ct).await?;
+        *taken -= COPY_BYTES;
         drop(taken);
         let copy: crate::pages::Copy = (0..PAGE_WORDS).map(|_| AtomicU64::new(0)).collect();
-        self.pages.add(Arc::clone(&page));
-        self.pages.keep(&page, Arc::clone(&copy));
-        let before = lock(&lane.filling).replace(Filling { page, copy });
+        self.pages.keep(page, Arc::clone(&copy));
+        let before = lock(&lane.filling).replace(Filling { page: page.number, copy });
         *lock(&lane.unsettled) = before.map(|before| before.page);
         self.settle_lane(lane, ct).await
     }
@@ -694,20 +690,33 @@ impl Store {
             self.settle(ct).await?;
             let settled = lock(&lane.unsettled).take();
             if let Some(page) = settled {
-                self.pages.has_filled(&page);
+                self.pages.has_filled(&self.pages[page]);
             }
         }
         Ok(())
     }
 
-    /// Makes a page in far memory, to which the root links. The last pages are for rebuilding others. Two round trips.
-    async fn new_page(&self, lane: &Lane, ct: &ComputeThread, g: &Guard<'_>) -> Result<Arc<Page>> {
+    /// Takes a number for a page. The last ones are for rebuilding others. If operations may use pages that were removed, it waits for them.
+    async fn take_number(&self, lane: &Lane, ct: &ComputeThread) -> Result<(u32, bool)> {
         let left = if lane.is_of_rebuilds { 0 } else { self.lanes.len() };
-        let Some((number, is_doubtful)) = self.pages.take_number(left) else {
-            return Err(Error::other(
-                "the store's part of far memory is full: `far_bytes` allows no more pages",
-            ));
-        };
+        let mut backoff = ct.backoff();
+        for _ in 0..MOST_LOOKS_FOR_NUMBERS {
+            if let Some(taken) = self.pages.take_number(left, ct) {
+                return Ok(taken);
+            }
+            if !self.pages.has_retired_numbers() {
+                break;
+            }
+            ct.try_reclaim().await;
+            backoff.wait().await;
+        }
+        Err(Error::other("the store's part of far memory is full: `far_bytes` allows no more pages"))
+    }
+
+    /// Makes a page in far memory, to which the root links. Two round trips.
+    async fn new_page(&self, lane: &Lane, ct: &ComputeThread) -> Result<&Page> {
+        let (number, is_doubtful) = self.take_number(lane, ct).await?;
+        let g = &ct.pin();
         let number = guard(number, |number| self.pages.give_doubtful(number));
         let link = self.root.pages().at((*number).into());
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
@@ -722,7 +731,7 @@ impl Store {
             link.store(g, new).await?;
             far
         };
-        Ok(Arc::new(Page::new(ScopeGuard::into_inner(number), far, sequence, State::Filling, ct.index())))
+        Ok(self.pages.add(ScopeGuard::into_inner(number), (far, sequence), State::Filling, ct.index()))
     }
 
     pub(crate) fn is_usable(&self) -> bool {
@@ -768,18 +777,20 @@ impl Store {
     /// Its page may have been rebuilt since, and its number may be another page's: the guard protects it.
     pub(crate) fn bury(&self, record: &Record, g: &Guard<'_>) -> Result<()> {
         self.forget(record);
-        Self::post_burial(record, g)
+        self.post_burial(record, g)
     }
 
     /// Marks a record as dead in local memory.
-    fn forget(&self, Record { page, place, head }: &Record) {
+    fn forget(&self, Record { place, head }: &Record) {
+        let page = &self.pages[place.page];
         self.pages.count_dead(page, place.words);
         self.pages.bury(page, place.first, head.dead_word());
     }
 
     /// Marks a record as dead in far memory.
-    fn post_burial(Record { page, place, head }: &Record, g: &Guard<'_>) -> Result<()> {
-        g.chain(op::store(page.far.words().at(place.first.into()), head.dead_word())).post()
+    fn post_burial(&self, Record { place, head }: &Record, g: &Guard<'_>) -> Result<()> {
+        let far = self.pages[place.page].far();
+        g.chain(op::store(far.words().at(place.first.into()), head.dead_word())).post()
     }
 
     // ---- rebuilding ---------------------------------------------------------------------------------------------------
@@ -841,7 +852,7 @@ impl Store {
     async fn rebuild_emptiest(&self, percent: u64, ct: &ComputeThread) -> Result<bool> {
         let below = (PAGE_WORDS as u64 * percent).div_ceil(100);
         let Some(page) = self.pages.take_emptiest(below) else { return Ok(false) };
-        let leaving = guard(&page, |page| self.pages.stays(page));
+        let leaving = guard(page, |page| self.pages.stays(page));
         let copy = page.copy();
         let buffers = if copy.is_some() { REBUILDING_BYTES - COPY_BYTES } else { REBUILDING_BYTES };
         if !self.pages.take(buffers) {
@@ -850,13 +861,13 @@ impl Store {
         defer! { self.pages.give(buffers) }
         let _making_room = counted(&self.making_room);
         let g = &ct.pin();
-        self.empty_page(&page, copy, ct, g).await?;
+        self.empty_page(page, copy, ct, g).await?;
         ScopeGuard::into_inner(leaving);
-        self.pages.remove(&page);
+        let far = page.far();
+        self.pages.remove(page, g);
         self.pages.counts.rebuilt.fetch_add(1, Ordering::Relaxed);
         tracing::debug!(page = page.number, "a page was rebuilt");
-        defer! { self.pages.give_number(page.number) }
-        g.sched_reclaim(page.far.shared(g)).await?;
+        g.sched_reclaim(far.shared(g)).await?;
         Ok(true)
     }
 
@@ -866,16 +877,16 @@ impl Store {
     /// have replaced them are there.
     async fn empty_page(
         &self,
-        page: &Arc<Page>,
+        page: &Page,
         copy: Option<crate::pages::Copy>,
         ct: &ComputeThread,
         g: &Guard<'_>,
     ) -> Result<()> {
         // Behind them may be a record that is not whole.
-        let used = page.used.load(Ordering::Acquire);
+        let used = page.used();
         let words: Vec<u64> = match copy {
-            Some(copy) => copy[..used as usize].iter().map(|word| word.load(Ordering::Relaxed)).collect(),
-            None => g.chain(op::load_range(page.far.words(), 0..used.into())).submit().await?,
+            Some(copy) => copy[..used].iter().map(|word| word.load(Ordering::Relaxed)).collect(),
+            None => g.chain(op::load_range(page.far().words(), 0..used as u64)).submit().await?,
         };
         let mut burials = Vec::new();
         let moved = self.move_records(page, &words, &mut burials, ct, g).await;
@@ -889,7 +900,7 @@ impl Store {
     /// Adds the live ones of a page's words to another page.
     async fn move_records<'a, 'g>(
         &'a self,
-        page: &Arc<Page>,
+        page: &Page,
         words: &[u64],
         burials: &mut Vec<Burial<'a, 'g>>,
         ct: &ComputeThread,
@@ -913,10 +924,10 @@ impl Store {
             }
             for (first, words, head, hash) in moving.drain(..) {
                 let place = Place { page: page.number, first: first as u16, words: words.len() as u16 };
-                let record = Record { page: Arc::clone(page), place, head };
+                let record = Record { place, head };
                 loop {
                     match self.replace(lane, hash, &record, words, g)? {
-                        Added::Full => self.make_room(lane, ct, g).await?,
+                        Added::Full => self.make_room(lane, ct).await?,
                         Added::Unburied => break burials.push(Burial { store: self, record, g }),
                         Added::Done | Added::Changed => break,
                     }
@@ -931,10 +942,10 @@ impl Store {
             return Ok(());
         }
         self.settle(ct).await?;
-        let used = page.used.load(Ordering::Acquire).into();
+        let used = page.used() as u64;
         let mut backoff = g.backoff();
         for _ in 0..MOST_LOOKS {
-            let words = g.chain(op::load_range(page.far.words(), 0..used)).submit().await?;
+            let words = g.chain(op::load_range(page.far().words(), 0..used)).submit().await?;
             let is_live = |words: &[u64]| Head::of_word(words[0]).is_some_and(Head::is_live);
             if !records(&words).any(|(_, words)| is_live(words)) {
                 return Ok(());
@@ -957,3 +968,60 @@ pub(crate) fn records(words: &[u64]) -> impl Iterator<Item = (usize, &[u64])> {
 }
 
 const _: () = assert!(KEY_BYTES == 16 && PAGE_WORDS > 1 + (KEY_BYTES + MOST_VALUE_BYTES + 44) / 8);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rebuild fails in the middle: far memory is full. The records that it has moved are dead in their old page, so the page can be rebuilt later.
+    #[test]
+    fn a_rebuild_that_fails_buries_what_it_has_moved() {
+        let run = Cluster::connect("sim:nodes=2,size=2MiB").unwrap().run(1, async |ct| {
+            let options = Options::new(1 << 20, 2 << 20);
+            let store = Store::open("store", &options, ct).await?;
+            let key = |number: u64| u128::from(number).to_le_bytes();
+            let live_in = async |number: u32| {
+                let (page, g) = (&store.pages[number], &ct.pin());
+                let words =
+                    g.chain(op::load_range(page.far().words(), 0..page.used() as u64)).submit().await?;
+                let is_live = |words: &[u64]| Head::of_word(words[0]).is_some_and(Head::is_live);
+                Ok::<_, Error>(records(&words).filter(|(_, words)| is_live(words)).count())
+            };
+            // Three pages, of each of which two records of three are live.
+            for number in 0..420 {
+                store.write(&key(number), &[1; 100], false, ct).await?;
+            }
+            for number in (0..420).step_by(3) {
+                assert!(store.delete(&key(number), ct).await?);
+            }
+            store.flush(ct).await?;
+            let full: Vec<u32> = (0..3).filter(|number| store.pages[*number].is(State::Full)).collect();
+            assert!(full.len() >= 2 && store.lanes[0][1].filling.lock().unwrap().is_none());
+            assert!(store.rebuild_emptiest(100, ct).await?, "its records have room in a new page");
+            // No further page can be made.
+            let mut taken = Vec::new();
+            while let Ok((number, _)) = store.take_number(&store.lanes[0][1], ct).await {
+                taken.push(number);
+            }
+            let left = full.into_iter().find(|number| store.pages[*number].is(State::Full)).unwrap();
+            let before = live_in(left).await?;
+            let error = store.rebuild_emptiest(100, ct).await.unwrap_err();
+            assert!(error.to_string().contains("far memory is full"), "{error}");
+            store.flush(ct).await?;
+            let after = live_in(left).await?;
+            let words: usize = store.pages[left].live() as usize;
+            let of_record = record::words_of(100, false);
+            assert!(0 < after && after < before && words == after * of_record, "{before}, {after}, {words}");
+            for number in taken {
+                store.pages.give_doubtful(number);
+            }
+            assert!(store.rebuild_emptiest(100, ct).await?);
+            for number in 0..420 {
+                let is_there = store.read(&key(number), ct).await?.is_some();
+                assert_eq!(is_there, number % 3 != 0, "{number}");
+            }
+            Ok(())
+        });
+        run.unwrap();
+    }
+}

@@ -79,7 +79,7 @@ impl Use {
 /// Several times the budget is written, read, changed and deleted.
 #[test]
 fn a_store_allocates_what_it_counts_and_no_more_than_the_budget() {
-    const BUDGET: usize = 400_000;
+    const BUDGET: usize = 550_000;
     let options = Options::new(BUDGET, 8 << 20).with_key([7; 32]);
     let run = Cluster::connect("local:size=64MiB").unwrap().run(1, async |ct| {
         let mut allocated = Allocated::default();
@@ -160,7 +160,7 @@ fn too_small_a_budget_is_refused_with_the_least_that_works() {
 #[test]
 fn a_budget_that_is_exhausted_refuses_new_keys_and_nothing_else() {
     let cluster = Cluster::connect("local:size=64MiB").unwrap();
-    let options = Options::new(400_000, 32 << 20);
+    let options = Options::new(550_000, 32 << 20);
     let run = cluster.run(1, async |ct| {
         let mut written = 0;
         {
@@ -172,7 +172,7 @@ fn a_budget_that_is_exhausted_refuses_new_keys_and_nothing_else() {
                 }
             };
             assert!(error.to_string().contains("budget of local memory is exhausted"), "{error}");
-            assert!(store.stats().local_bytes <= 400_000);
+            assert!(store.stats().local_bytes <= 550_000);
             assert_eq!(store.read(&key(written), ct).await?, None);
             assert_eq!(store.stats().records, written);
         }

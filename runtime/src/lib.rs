@@ -401,7 +401,9 @@ pub use farfield_words::{Address, Bytes, InStrings, InWords, Message, Pod, Remot
 pub use io::{KeeperFailures, Metrics, Reclamation};
 pub use memory::placement::Policy;
 pub use memory::usage::HeapUse;
-pub use pointer::{Guard, Held, Marks, MaybeMarks, PinnedEpoch, Pointer, RemotePtr, Shared, Site, Walk};
+pub use pointer::{
+    GracePeriod, Guard, Held, Marks, MaybeMarks, PinnedEpoch, Pointer, RemotePtr, Shared, Site, Walk,
+};
 pub use session::{Backoff, Cluster, ComputeThread, Random};
 
 /// Layouts: the encoding of values in far memory, word by word. From the crate `farfield-words`, which documents it.

@@ -86,8 +86,6 @@ pub trait KeyValue: Send + Sync + Sized + 'static {
     const MOST_VALUE_BYTES: usize;
     /// The bytes of a page's copy in local memory.
     const COPY_BYTES: usize;
-    /// The bytes of local memory that a page takes besides its copy.
-    const PAGE_BYTES: usize;
 
     /// Returns the budget of local memory.
     fn budget(setting: &Setting) -> usize;
@@ -110,12 +108,12 @@ pub trait KeyValue: Send + Sync + Sized + 'static {
 /// Implements [`KeyValue`] for the store of a module.
 macro_rules! store {
     (farfield_kv::Store) => {
-        $crate::kv::store!(farfield_kv, (16 << 10, 160), async |_, _| Ok(vec![]), async |_, _| Ok(0));
+        $crate::kv::store!(farfield_kv, 16 << 10, async |_, _| Ok(vec![]), async |_, _| Ok(0));
     };
     ($module:ident::Store) => {
         $crate::kv::store!(
             $module,
-            ($module::pages::COPY_BYTES, $module::pages::PAGE_BYTES),
+            $module::pages::COPY_BYTES,
             async |store: &$module::Store, ct: &farfield::ComputeThread| {
                 use farfield::op;
                 let (g, mut found) = (&ct.pin(), Vec::new());
@@ -178,12 +176,11 @@ macro_rules! store {
             }
         );
     };
-    ($module:ident, ($copy_bytes:expr, $page_bytes:expr), $encrypted:expr, $revive:expr) => {
+    ($module:ident, $copy_bytes:expr, $encrypted:expr, $revive:expr) => {
         impl $crate::kv::KeyValue for $module::Store {
             type Opened<'ct> = $module::Opened<'ct>;
             const MOST_VALUE_BYTES: usize = $module::MOST_VALUE_BYTES;
             const COPY_BYTES: usize = $copy_bytes;
-            const PAGE_BYTES: usize = $page_bytes;
 
             fn budget(setting: &$crate::kv::Setting) -> usize {
                 let options = $module::Options::new(0, setting.far_bytes);
@@ -372,11 +369,10 @@ fn setting<S: KeyValue>(plan: &Plan<Request>, threads: usize) -> Setting {
     let random = Random::new(plan.seed);
     let more = random.once("more", 0..5);
     let pages = 3 * plan.threads.len() as u64 + 1 + if is_tight(plan) { 4 * more } else { 100 };
-    // The least has room for the pages that are being filled.
-    let known_pages = if is_tight(plan) { 2 + 4 * more } else { pages };
+    let more_copies = more as usize * S::COPY_BYTES;
     Setting {
         threads,
-        more_bytes: known_pages as usize * S::PAGE_BYTES + more as usize * S::COPY_BYTES,
+        more_bytes: if is_tight(plan) { more_copies * 2 / 3 } else { more_copies + (16 << 10) },
         far_bytes: pages * S::COPY_BYTES as u64,
         rebuild_percent: [0, 12, 100][random.once("rebuilds", 0..3) as usize],
         patience: PATIENCE,

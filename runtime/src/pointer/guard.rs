@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use super::counted::report_if_counted;
 use super::{MaybeMarks, Shared};
-use crate::epoch::Pin;
+use crate::epoch::{GRACE_EPOCHS, Pin};
 use crate::error::Result;
 use crate::io::at_first_poll;
 use crate::io::operations::*;
@@ -34,12 +34,24 @@ pub struct PinnedEpoch {
     quiescent_points: u64,
 }
 
+/// The time until all guards are dropped that were held at a moment. See [`Guard::grace_period`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GracePeriod {
+    /// The epoch in which it is over.
+    ends_in: u64,
+}
+
 impl ComputeThread {
     /// Pins the thread: protects pointers loaded from now on, until the guard is dropped. No round trip.
     #[inline]
     pub fn pin(&self) -> Guard<'_> {
         self.serves_requests();
         Guard { ct: self, pin: self.enter_for_guard() }
+    }
+
+    /// Returns whether a [grace period](Guard::grace_period) is over. No round trip.
+    pub fn is_over(&self, period: GracePeriod) -> bool {
+        self.known_epoch() >= period.ends_in
     }
 }
 
@@ -81,6 +93,36 @@ impl Guard<'_> {
     pub fn epoch(&self) -> PinnedEpoch {
         let epoch = self.ct.io.epoch.epoch_of(self.pin);
         PinnedEpoch { epoch, quiescent_points: self.ct.quiescent_points.get() }
+    }
+
+    /// Begins a grace period, which is over when all guards of all threads have been dropped that are held now. No round trip, and nothing to be given back.
+    ///
+    /// So a program can protect memory of its own by the same guards as far memory: what no thread can find any more is used again when
+    /// [the period is over](ComputeThread::is_over). As for retired objects, that may take as long as a guard is held, and longer: until the epoch has advanced, which
+    /// [`try_reclaim`](ComputeThread::try_reclaim) and retirements see to.
+    ///
+    /// ```
+    /// use farfield::prelude::*;
+    ///
+    /// # fn main() -> farfield::Result<()> {
+    /// Cluster::connect("local:")?.run(1, async |ct| {
+    ///     let reader = ct.pin();
+    ///     let period = ct.pin().grace_period();
+    ///     for _ in 0..10 {
+    ///         ct.try_reclaim().await;
+    ///     }
+    ///     assert!(!ct.is_over(period), "the reader may use what it has found");
+    ///     drop(reader);
+    ///     while !ct.is_over(period) {
+    ///         ct.try_reclaim().await;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn grace_period(&self) -> GracePeriod {
+        GracePeriod { ends_in: self.ct.io.epoch.tag() + GRACE_EPOCHS }
     }
 
     /// Retires an object that this thread has unlinked. It is freed once no guard protects it.

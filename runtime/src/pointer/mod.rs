@@ -20,7 +20,7 @@ mod walk;
 
 pub use crate::segment::walk::Walk;
 pub use farfield_words::Address;
-pub use guard::{Guard, PinnedEpoch};
+pub use guard::{GracePeriod, Guard, PinnedEpoch};
 pub use held::Held;
 pub use remote_ptr::RemotePtr;
 pub use shared::{Marks, MaybeMarks, Shared};

@@ -25,10 +25,10 @@ pub(super) const BUGS: &[Planted] = &[
             new.write(ct).await?",
             ),
             (
-                "self.pages.has_filled(&page);",
+                "self.pages.has_filled(&self.pages[page]);",
                 "\
-                self.root.pages().at(page.number.into()).store(&ct.pin(), page.far).await?;
-                self.pages.has_filled(&page);",
+                self.root.pages().at(page.into()).store(&ct.pin(), self.pages[page].far()).await?;
+                self.pages.has_filled(&self.pages[page]);",
             ),
         ],
         invariant: "the root links to a page before a record is added to it",
@@ -66,7 +66,7 @@ pub(super) const BUGS: &[Planted] = &[
         name: "kv_replaces_a_record_that_is_not_current",
         structure: Structure::SmallKeyValueStore,
         edits: &[(
-            "let Some(entry) = self.entry_of(&shard, hash, old) else",
+            "let Some(entry) = shard.entry(hash, old.place) else",
             "let Some(entry) = shard.find(hash).next().and_then(|place| shard.entry(hash, place)) else",
         )],
         invariant: "a record is replaced only if the index leads to it",
@@ -117,7 +117,7 @@ pub(super) const BUGS: &[Planted] = &[
         name: "kv_opening_ignores_the_order_of_pages",
         structure: Structure::SmallKeyValueStore,
         edits: &[(
-            "let age = |record: &Record| (record.page.sequence, record.place.first);",
+            "let age = |record: &Record| (self.pages[record.place.page].sequence(), record.place.first);",
             "let age = |record: &Record| record.place.first;",
         )],
         invariant: "of two live records of a key, opening takes the one in the page that was filled later",
@@ -128,23 +128,27 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "kv_buries_a_record_before_the_new_one_is_added",
         structure: Structure::SmallKeyValueStore,
-        edits: &[(
-            "let Some(new) = self.append(lane, record, g)? else { return Ok(Added::Full) };",
-            "\
-            if g.is_immediate() || new_is_near(lane, old) {
-                Self::post_burial(old, g)?;
+        edits: &[
+            (
+                "let Some(new) = self.append(lane, record, g)? else { return Ok(Added::Full) };",
+                "\
+            if g.is_immediate() || self.fills_near(lane, old) {
+                self.post_burial(old, g)?;
             }
             let Some(new) = self.append(lane, record, g)? else { return Ok(Added::Full) };",
-        ), (
-            "/// Returns the records of a page, and where each begins",
-            "\
-            fn new_is_near(lane: &Lane, old: &Record) -> bool {
-                let segment = |page: &Page| page.far.address().segment();
-                lock(&lane.filling).as_ref().is_some_and(|filling| segment(&filling.page) == segment(&old.page))
+            ),
+            (
+                "/// Returns the segment of far memory that has a record.",
+                "\
+            fn fills_near(&self, lane: &Lane, old: &Record) -> bool {
+                let segment = |page: u32| self.pages[page].far().address().segment();
+                let filling = lock(&lane.filling).as_ref().map(|filling| segment(filling.page));
+                filling == Some(self.segment_of(old))
             }
 
-            /// Returns the records of a page, and where each begins",
-        )],
+            /// Returns the segment of far memory that has a record.",
+            ),
+        ],
         invariant: "a record is buried after the WRITE of the one that replaces it",
         why: "if the process dies in between, the key has no record",
         caught_by: Check::Linearizability,
@@ -153,10 +157,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "kv_buries_a_record_of_another_node_too_early",
         structure: Structure::SmallKeyValueStore,
-        edits: &[(
-            "if !g.is_immediate() && new.page.far.address().segment() != old.page.far.address().segment() {",
-            "if false {",
-        )],
+        edits: &[("if !g.is_immediate() && self.segment_of(&new) != self.segment_of(old) {", "if false {")],
         invariant: "a record is buried when the one that replaces it is in far memory, if they are on different memory nodes",
         why: "the burial overtakes the WRITE of the new record, which is lost with its process",
         caught_by: Check::Linearizability,
@@ -165,18 +166,21 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "kv_burial_overtakes_its_record",
         structure: Structure::SmallKeyValueStore,
-        edits: &[(
-            "if g.is_immediate() || page.writer == ct.index() || !page.is(State::Filling) {",
-            "if page.first_words() {",
-        ), (
-            "/// Returns the words of records that are live.",
-            "\
+        edits: &[
+            (
+                "if g.is_immediate() || page.writer() == g.index() || !page.is(State::Filling) {",
+                "if page.first_words() {",
+            ),
+            (
+                "/// Returns the words of records that are live.",
+                "\
             pub(crate) fn first_words(&self) -> bool {
                 true
             }
 
             /// Returns the words of records that are live.",
-        )],
+            ),
+        ],
         invariant: "a record is in far memory when another thread buries it",
         why: "the record arrives after its burial, and is found again when the store is opened",
         caught_by: Check::Linearizability,
@@ -199,33 +203,9 @@ pub(super) const BUGS: &[Planted] = &[
         needs_faults: false,
     },
     Planted {
-        name: "kv_rebuild_that_fails_forgets_burials",
-        structure: Structure::SmallKeyValueStore,
-        edits: &[(
-            "\
-            self.settle(ct).await?;
-            drop(burials);
-            moved?;",
-            "\
-            if moved.is_err() {
-                std::mem::forget(std::mem::take(&mut burials));
-            }
-            self.settle(ct).await?;
-            drop(burials);
-            moved?;",
-        )],
-        invariant: "a record that a rebuild has copied is buried, also if the rebuild fails",
-        why: "the page can never be freed, and the record is found again when the store is opened",
-        caught_by: Check::Stuck,
-        needs_faults: false,
-    },
-    Planted {
         name: "kv_rebuilds_a_record_that_is_not_whole",
         structure: Structure::SmallKeyValueStore,
-        edits: &[(
-            "let used = page.used.load(Ordering::Acquire);\nlet words",
-            "let used = PAGE_WORDS as u32;\nlet words",
-        )],
+        edits: &[("let used = page.used();\nlet words", "let used = PAGE_WORDS;\nlet words")],
         invariant: "a rebuild looks at the records of a page that are whole",
         why: "the page can not be rebuilt",
         caught_by: Check::Error,
@@ -243,7 +223,7 @@ pub(super) const BUGS: &[Planted] = &[
     Planted {
         name: "kv_forgets_to_free_a_page",
         structure: Structure::SmallKeyValueStore,
-        edits: &[("g.sched_reclaim(page.far.shared(g)).await?;", "")],
+        edits: &[("g.sched_reclaim(far.shared(g)).await?;", "let _ = far;")],
         invariant: "a page to which the root does not link any more is freed",
         why: "no process frees it",
         caught_by: Check::Leak,
