@@ -256,6 +256,20 @@ struct Numbers {
     retired: VecDeque<(GracePeriod, u32)>,
 }
 
+impl Numbers {
+    /// Returns the numbers that can be taken: if these are no more than so many, with those whose grace periods are over.
+    fn more_than(&mut self, left: usize, ct: &ComputeThread) -> &mut Vec<u32> {
+        let Self { free, retired } = self;
+        if free.len() <= left {
+            let is_over = |retired: &(GracePeriod, u32)| ct.is_over(retired.0);
+            while retired.front().is_some_and(is_over) {
+                free.extend(retired.pop_front().map(|(_, number)| number));
+            }
+        }
+        free
+    }
+}
+
 /// All pages.
 pub(crate) struct Pages {
     table: Box<[Page]>,
@@ -356,15 +370,14 @@ impl Pages {
     /// Takes the number of no page, if more than `left` are free. Also returns whether the root may link it to a page that has no records yet.
     pub(crate) fn take_number(&self, left: usize, ct: &ComputeThread) -> Option<(u32, bool)> {
         let mut numbers = lock(&self.numbers);
-        let Numbers { free, retired } = &mut *numbers;
-        if free.len() <= left {
-            let is_over = |retired: &(GracePeriod, u32)| ct.is_over(retired.0);
-            while retired.front().is_some_and(is_over) {
-                free.extend(retired.pop_front().map(|(_, number)| number));
-            }
-        }
+        let free = numbers.more_than(left, ct);
         let number = if free.len() > left { free.pop()? } else { return None };
         Some((number & !DOUBTFUL, number & DOUBTFUL != 0))
+    }
+
+    /// Returns whether a number can be taken.
+    pub(crate) fn has_number(&self, ct: &ComputeThread) -> bool {
+        !lock(&self.numbers).more_than(0, ct).is_empty()
     }
 
     /// Returns whether there are numbers that can be taken later.

@@ -24,7 +24,7 @@ pub(crate) const FORMAT: u64 = 0x6b76_0001;
 const MOST_LOOKS: u32 = 1000;
 
 /// So often an operation tries to end the grace period of a page that was removed, at most.
-const MOST_LOOKS_FOR_NUMBERS: u32 = 100;
+const MOST_LOOKS_FOR_NUMBERS: u32 = 16;
 
 /// So many words become live or dead before a thread looks whether a page must be rebuilt.
 const WORDS_PER_LOOK: u64 = PAGE_WORDS as u64 / 8;
@@ -87,11 +87,34 @@ pub(crate) struct Lane {
     /// True while a task opens a page for it.
     is_opening: AtomicBool,
     is_of_rebuilds: bool,
+    room: Mutex<Room>,
+}
+
+/// What rebuilds have taken of the budget for the pages that their lane opens: each enough for one page. Since they have it from the beginning, they never wait for each other.
+#[derive(Default)]
+struct Room {
+    rebuilds: usize,
+    bytes: usize,
 }
 
 impl Lane {
     fn new(is_of_rebuilds: bool) -> Self {
         Self { is_of_rebuilds, ..Self::default() }
+    }
+
+    /// A rebuild that adds records begins. It has taken [`OPENING_BYTES`].
+    fn adds_room(&self) {
+        let mut room = lock(&self.room);
+        room.rebuilds += 1;
+        room.bytes += OPENING_BYTES;
+    }
+
+    /// It ends. Returns the bytes to give back, which other rebuilds do not need.
+    fn gives_room(&self) -> usize {
+        let mut room = lock(&self.room);
+        room.rebuilds -= 1;
+        let kept = room.bytes.min(room.rebuilds * OPENING_BYTES);
+        std::mem::replace(&mut room.bytes, kept) - kept
     }
 }
 
@@ -127,8 +150,6 @@ pub struct Store {
     excess: AtomicU64,
     /// The operations after which more local memory may be free: they open a page, so that the one before becomes full, or rebuild one.
     making_room: AtomicUsize,
-    /// Those of them that wait for a page themselves.
-    waiting_for_room: AtomicUsize,
     /// True once a WRITE has failed.
     has_failed: AtomicBool,
     is_closed: AtomicBool,
@@ -211,7 +232,6 @@ impl Store {
             rebuilding: AtomicU64::new(0),
             excess: AtomicU64::new(0),
             making_room: AtomicUsize::new(0),
-            waiting_for_room: AtomicUsize::new(0),
             has_failed: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
         };
@@ -621,7 +641,6 @@ impl Store {
     async fn make_room(&self, lane: &Lane, ct: &ComputeThread) -> Result<()> {
         if lane.is_opening.swap(true, Ordering::AcqRel) {
             let _waiting = self.pages.tally.counted(|part| &part.waiting_writes);
-            let _stuck = lane.is_of_rebuilds.then(|| counted(&self.waiting_for_room));
             let mut backoff = ct.backoff();
             while lane.is_opening.load(Ordering::Acquire) {
                 backoff.wait().await;
@@ -654,25 +673,14 @@ impl Store {
     async fn open_page(&self, lane: &Lane, ct: &ComputeThread) -> Result<()> {
         // An operation that was dropped may not have waited.
         self.settle_lane(lane, ct).await?;
-        let mut backoff = ct.backoff();
-        let (mut looks, mut waiting) = (0, (None, None));
-        while !self.pages.take(OPENING_BYTES) {
-            waiting.0.get_or_insert_with(|| self.pages.tally.counted(|part| &part.waiting_writes));
+        self.take_room(lane, ct).await?;
+        let mut taken = guard(OPENING_BYTES, |bytes| {
             if lane.is_of_rebuilds {
-                waiting.1.get_or_insert_with(|| counted(&self.waiting_for_room));
+                lock(&lane.room).bytes += bytes;
+            } else {
+                self.pages.give(bytes);
             }
-            // Rebuilds that all wait for each other give up; what they have taken is room for the others.
-            let stuck = if lane.is_of_rebuilds { self.waiting_for_room.load(Ordering::Acquire) } else { 0 };
-            looks += 1;
-            if looks > MOST_LOOKS || self.making_room.load(Ordering::Acquire) <= stuck {
-                return Err(Error::other(
-                    "the budget of local memory is exhausted: there is no room for a page",
-                ));
-            }
-            backoff.wait().await;
-        }
-        drop(waiting);
-        let mut taken = guard(OPENING_BYTES, |bytes| self.pages.give(bytes));
+        });
         let _making_room = counted(&self.making_room);
         let page = self.new_page(lane, ct).await?;
         *taken -= COPY_BYTES;
@@ -682,6 +690,27 @@ impl Store {
         let before = lock(&lane.filling).replace(Filling { page: page.number, copy });
         *lock(&lane.unsettled) = before.map(|before| before.page);
         self.settle_lane(lane, ct).await
+    }
+
+    /// Takes [`OPENING_BYTES`]: for a rebuild, those of its lane. A write waits for those who make room.
+    async fn take_room(&self, lane: &Lane, ct: &ComputeThread) -> Result<()> {
+        let exhausted =
+            || Error::other("the budget of local memory is exhausted: there is no room for a page");
+        if lane.is_of_rebuilds {
+            let mut room = lock(&lane.room);
+            room.bytes = room.bytes.checked_sub(OPENING_BYTES).ok_or_else(exhausted)?;
+            return Ok(());
+        }
+        let (mut backoff, mut looks, mut waiting) = (ct.backoff(), 0, None);
+        while !self.pages.take(OPENING_BYTES) {
+            waiting.get_or_insert_with(|| self.pages.tally.counted(|part| &part.waiting_writes));
+            looks += 1;
+            if looks > MOST_LOOKS || self.making_room.load(Ordering::Acquire) == 0 {
+                return Err(exhausted());
+            }
+            backoff.wait().await;
+        }
+        Ok(())
     }
 
     /// Waits for the WRITEs to the page that a lane has filled before, which is full then.
@@ -696,21 +725,33 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a number for a page. The last ones are for rebuilding others. If operations may use pages that were removed, it waits for them.
+    /// Takes a number for a page. The last ones are for rebuilding others. If the other numbers are those of pages that were removed, it waits for the operations that may use these, but not in a rebuild, which
+    /// has a guard itself.
     async fn take_number(&self, lane: &Lane, ct: &ComputeThread) -> Result<(u32, bool)> {
         let left = if lane.is_of_rebuilds { 0 } else { self.lanes.len() };
+        let looks = if lane.is_of_rebuilds { 1 } else { MOST_LOOKS_FOR_NUMBERS };
+        let mut taken = None;
+        self.look_for_numbers(looks, ct, || {
+            taken = self.pages.take_number(left, ct);
+            taken.is_some()
+        })
+        .await;
+        let full = "the store's part of far memory is full: `far_bytes` allows no more pages";
+        taken.ok_or_else(|| Error::other(full))
+    }
+
+    /// Waits until something is true, as long as more numbers can come from pages that were removed, and for so many looks at most.
+    async fn look_for_numbers(&self, looks: u32, ct: &ComputeThread, mut is_true: impl FnMut() -> bool) {
         let mut backoff = ct.backoff();
-        for _ in 0..MOST_LOOKS_FOR_NUMBERS {
-            if let Some(taken) = self.pages.take_number(left, ct) {
-                return Ok(taken);
-            }
-            if !self.pages.has_retired_numbers() {
-                break;
+        for look in 1.. {
+            if is_true() || look > looks || !self.pages.has_retired_numbers() {
+                return;
             }
             ct.try_reclaim().await;
-            backoff.wait().await;
+            if look > 1 {
+                backoff.wait().await;
+            }
         }
-        Err(Error::other("the store's part of far memory is full: `far_bytes` allows no more pages"))
     }
 
     /// Makes a page in far memory, to which the root links. Two round trips.
@@ -851,14 +892,18 @@ impl Store {
     /// Rebuilds the page with the fewest live words, if they are less than `percent`.
     async fn rebuild_emptiest(&self, percent: u64, ct: &ComputeThread) -> Result<bool> {
         let below = (PAGE_WORDS as u64 * percent).div_ceil(100);
+        // Before it has a guard.
+        self.look_for_numbers(MOST_LOOKS_FOR_NUMBERS, ct, || self.pages.has_number(ct)).await;
         let Some(page) = self.pages.take_emptiest(below) else { return Ok(false) };
         let leaving = guard(page, |page| self.pages.stays(page));
         let copy = page.copy();
         let buffers = if copy.is_some() { REBUILDING_BYTES - COPY_BYTES } else { REBUILDING_BYTES };
-        if !self.pages.take(buffers) {
+        if !self.pages.take(buffers + OPENING_BYTES) {
             return Ok(false);
         }
-        defer! { self.pages.give(buffers) }
+        let lane = &self.lanes[ct.index()][1];
+        lane.adds_room();
+        defer! { self.pages.give(buffers + lane.gives_room()) }
         let _making_room = counted(&self.making_room);
         let g = &ct.pin();
         self.empty_page(page, copy, ct, g).await?;
