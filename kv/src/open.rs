@@ -244,6 +244,8 @@ impl Store {
             self.add_found(&key, &Record { place, head }, g).await?;
         }
         page.set_used(end);
+        // It was listed when none of its records was known.
+        self.pages.list_again(page);
         if words[end..].iter().any(|word| *word != 0) {
             self.pages.counts.torn.fetch_add(1, Ordering::Relaxed);
         }

@@ -40,8 +40,8 @@ const REMOVED: u32 = 1 << 31;
 const DOUBTFUL: u32 = 1 << 31;
 /// The most pages.
 pub(crate) const MOST_PAGES: u32 = DOUBTFUL - 1;
-/// The lists of full pages: by how many of their words are live.
-const FILLS: u8 = 64;
+/// The lists of full pages, by how many of their words are live. More would find an emptier page, by a few records, and move pages between lists at more deaths of records.
+const FILLS: u8 = 16;
 
 /// A page in far memory.
 #[remote]
@@ -491,7 +491,14 @@ impl Pages {
             self.tally.subtract(|part| &part.live_words, words.into());
             self.tally.add(|part| &part.changed_words, words.into());
         }
-        if Self::fill(page) != before && page.is(State::Full) {
+        if Self::fill(page) != before {
+            self.list_again(page);
+        }
+    }
+
+    /// Moves a full page to the list of its live words, after these have changed.
+    pub(crate) fn list_again(&self, page: &Page) {
+        if page.is(State::Full) {
             let mut full = lock(&self.full);
             // Under the lock, in which a page begins to leave; and its number is not another page's as long as it is in a list.
             if page.is(State::Full) && full.list_of(page.number).is_some() {
@@ -794,9 +801,8 @@ mod tests {
         let all: Vec<_> = (0..10).map(|number| added(&pages, number)).collect();
         for (page, words) in all.iter().zip((1000..2000).step_by(100)) {
             pages.count_live(page, words);
-            pages.has_filled(page);
+            pages.list_again(page);
         }
-        // They were listed before they had live words.
         for page in &all {
             pages.count_dead(page, 40);
         }
