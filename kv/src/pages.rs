@@ -442,7 +442,11 @@ impl Pages {
     // ---- full pages -----------------------------------------------------------------------------------------------
 
     fn fill(page: &Page) -> u8 {
-        (u64::from(page.live()) * u64::from(FILLS) / (PAGE_WORDS as u64 + 1)).min(u64::from(FILLS) - 1) as u8
+        Self::fill_of(page.live().into())
+    }
+
+    fn fill_of(live: u64) -> u8 {
+        (live * u64::from(FILLS) / (PAGE_WORDS as u64 + 1)).min(u64::from(FILLS) - 1) as u8
     }
 
     fn list(&self, page: &Page) {
@@ -456,18 +460,18 @@ impl Pages {
         }
     }
 
-    /// Returns one of the full pages with the fewest live words, and `true` if these are less than so many. The page is leaving then.
-    pub(crate) fn take_emptiest(&self, below: u64) -> Option<&Page> {
+    /// Returns a full page of less live words than so many, one of those with the fewest. It is leaving then. Of the pages of a list, at most `looks` are looked at.
+    pub(crate) fn take_emptiest(&self, below: u64, looks: usize) -> Option<&Page> {
         let mut full = lock(&self.full);
-        for fill in 0..FILLS {
-            let Some(page) = full.pages(fill).next().map(|number| &self[number]) else { continue };
-            if u64::from(page.live()) >= below || !page.turn(State::Full, State::Leaving) {
-                return None;
-            }
-            full.remove(page.number);
-            return Some(page);
+        let fills = 0..=Self::fill_of(below.saturating_sub(1));
+        let is_emptier = |page: &&Page| u64::from(page.live()) < below;
+        let mut lists = fills.map(|fill| full.pages(fill).take(looks).map(|number| &self[number]));
+        let page = lists.find_map(|mut pages| pages.find(is_emptier))?;
+        if !page.turn(State::Full, State::Leaving) {
+            return None;
         }
-        None
+        full.remove(page.number);
+        Some(page)
     }
 
     /// A page could not be rebuilt.
@@ -806,16 +810,21 @@ mod tests {
         for page in &all {
             pages.count_dead(page, 40);
         }
-        assert!(pages.take_emptiest(900).is_none());
-        assert_eq!(pages.take_emptiest(1100).unwrap().number, 0);
-        let emptiest = pages.take_emptiest(1100).unwrap();
+        assert!(pages.take_emptiest(900, 9).is_none());
+        assert_eq!(pages.take_emptiest(1100, 9).unwrap().number, 0);
+        let emptiest = pages.take_emptiest(1100, 9).unwrap();
         assert_eq!(emptiest.number, 1);
         pages.count_dead(all[9], 1800);
-        assert_eq!(pages.take_emptiest(1100).unwrap().number, 9);
+        assert_eq!(pages.take_emptiest(1100, 9).unwrap().number, 9);
         with_thread(|ct| pages.remove(all[9], &ct.pin()));
         pages.stays(emptiest);
-        assert_eq!(pages.take_emptiest(1100).unwrap().number, 1);
-        assert!(pages.take_emptiest(1100).is_none());
+        assert_eq!(pages.take_emptiest(1100, 9).unwrap().number, 1);
+        assert!(pages.take_emptiest(1100, 9).is_none());
+        // In one list: of some, only the first are looked at.
+        pages.count_live(all[2], 60);
+        pages.count_dead(all[3], 60);
+        assert!(pages.take_emptiest(1210, 1).is_none());
+        assert_eq!(pages.take_emptiest(1210, 2).unwrap().number, 3);
     }
 
     #[test]

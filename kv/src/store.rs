@@ -29,6 +29,9 @@ const MOST_LOOKS_FOR_NUMBERS: u32 = 16;
 /// So many words become live or dead before a thread looks whether a page must be rebuilt.
 const WORDS_PER_LOOK: u64 = PAGE_WORDS as u64 / 8;
 
+/// A thread that rebuilds a page because there are too many looks at so many of a list.
+const PAGES_LOOKED_AT: usize = 32;
+
 /// A rebuild looks so many records up in the index at the same time.
 const MOVED_TOGETHER: usize = 32;
 
@@ -848,7 +851,8 @@ impl Store {
             return;
         }
         defer! { self.rebuilding.fetch_sub(1, Ordering::Relaxed); }
-        if let Err(error) = self.note(self.rebuild_emptiest(100 * 100 / self.most_percent, ct).await) {
+        let rebuilt = self.rebuild_emptiest(100 * 100 / self.most_percent, PAGES_LOOKED_AT, ct).await;
+        if let Err(error) = self.note(rebuilt) {
             tracing::debug!(%error, "a page was not rebuilt");
         }
     }
@@ -883,18 +887,18 @@ impl Store {
     pub async fn rebuild(&self, percent: u64, ct: &ComputeThread) -> Result<u64> {
         let mut rebuilt = 0;
         let most = self.pages.count.load(Ordering::Relaxed) as u64;
-        while rebuilt < most && self.note(self.rebuild_emptiest(percent, ct).await)? {
+        while rebuilt < most && self.note(self.rebuild_emptiest(percent, usize::MAX, ct).await)? {
             rebuilt += 1;
         }
         Ok(rebuilt)
     }
 
-    /// Rebuilds the page with the fewest live words, if they are less than `percent`.
-    async fn rebuild_emptiest(&self, percent: u64, ct: &ComputeThread) -> Result<bool> {
+    /// Rebuilds a page with few live words, less than `percent`, if one is found by so many looks.
+    async fn rebuild_emptiest(&self, percent: u64, looks: usize, ct: &ComputeThread) -> Result<bool> {
         let below = (PAGE_WORDS as u64 * percent).div_ceil(100);
         // Before it has a guard.
         self.look_for_numbers(MOST_LOOKS_FOR_NUMBERS, ct, || self.pages.has_number(ct)).await;
-        let Some(page) = self.pages.take_emptiest(below) else { return Ok(false) };
+        let Some(page) = self.pages.take_emptiest(below, looks) else { return Ok(false) };
         let leaving = guard(page, |page| self.pages.stays(page));
         let copy = page.copy();
         let buffers = if copy.is_some() { REBUILDING_BYTES - COPY_BYTES } else { REBUILDING_BYTES };
@@ -1042,7 +1046,7 @@ mod tests {
             store.flush(ct).await?;
             let full: Vec<u32> = (0..3).filter(|number| store.pages[*number].is(State::Full)).collect();
             assert!(full.len() >= 2 && store.lanes[0][1].filling.lock().unwrap().is_none());
-            assert!(store.rebuild_emptiest(100, ct).await?, "its records have room in a new page");
+            assert!(store.rebuild_emptiest(100, 1, ct).await?, "its records have room in a new page");
             // No further page can be made.
             let mut taken = Vec::new();
             while let Ok((number, _)) = store.take_number(&store.lanes[0][1], ct).await {
@@ -1050,7 +1054,7 @@ mod tests {
             }
             let left = full.into_iter().find(|number| store.pages[*number].is(State::Full)).unwrap();
             let before = live_in(left).await?;
-            let error = store.rebuild_emptiest(100, ct).await.unwrap_err();
+            let error = store.rebuild_emptiest(100, 1, ct).await.unwrap_err();
             assert!(error.to_string().contains("far memory is full"), "{error}");
             store.flush(ct).await?;
             let after = live_in(left).await?;
@@ -1060,7 +1064,7 @@ mod tests {
             for number in taken {
                 store.pages.give_doubtful(number);
             }
-            assert!(store.rebuild_emptiest(100, ct).await?);
+            assert!(store.rebuild_emptiest(100, 1, ct).await?);
             for number in 0..420 {
                 let is_there = store.read(&key(number), ct).await?.is_some();
                 assert_eq!(is_there, number % 3 != 0, "{number}");
