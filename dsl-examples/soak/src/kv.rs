@@ -315,9 +315,12 @@ fn plan(seed: u64, faults: Faults, plant: Plant) -> Plan<Request> {
         _ => random.range(1..5),
     };
     let steps = random.one_of(&[4, 12, 24]) / tasks.min(2);
-    // WRITEs of one process overtake each other on the way to different memory nodes, most of all if one is slow.
-    plan.nodes = random.one_of(&[1, 2, 2]);
+    // WRITEs of one process overtake each other on the way to different memory nodes, most of all if one is slow or has much to do.
+    plan.nodes = random.one_of(&[1, 2, 2, 2]);
     plan.slow_percent = random.one_of(&[0, 40, 40]);
+    if random.percent(60) {
+        plan.rate_million = Some(1);
+    }
     let mut task = || (0..steps).map(|_| step(random)).collect();
     let mut thread = || (0..tasks).map(|_| task()).collect();
     plan.threads = (0..processes * plan.threads_per_node).map(|_| thread()).collect();
