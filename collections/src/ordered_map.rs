@@ -49,8 +49,9 @@
 //!
 //! It remembers nodes above the leaves, with the epoch of the guard under which they were current. A guard of that epoch protects such a node, and the children that were live then, even if they have
 //! been replaced since: see [`Guard::epoch`]. So an operation may read the leaf without anything else, and knows by (4) whether it is current: a frozen leaf costs another round trip, to read its
-//! parent anew. In a later epoch, the first operation of a handle below a node reads the heads of that node and of those above it, by one chain from the top on. Each node has a random identity, so
-//! memory that was freed and is another node's by now is not mistaken for the node.
+//! parent anew. In a later epoch, the first operation of a handle below a node reads the heads of that node and of those above it which it has not read in that epoch, by one chain from the top on. Each
+//! node has a random identity, so memory that was freed and is another node's by now is not mistaken for the node. What a client makes of a parent when it splits or merges its children, its
+//! handle knows without a READ.
 //!
 //! # When operations take effect
 //!

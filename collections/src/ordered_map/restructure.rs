@@ -18,7 +18,7 @@ use farfield::{Blob, Error};
 
 use super::entries::{DEAD_ENTRY, EntryLink, EntryTag, NewEntry, capacity, class};
 use super::node::{Contents, Header, Node, NodeLink, NodeTag, NodeWord, SLOTS};
-use super::tree::{Found, Inner, Target, Tree, prefix_of, shortest, word_of};
+use super::tree::{Child, Found, Inner, Target, Tree, prefix_of, shortest, word_of};
 
 /// More live slots than this are distributed over two nodes.
 const FULL: usize = SLOTS * 2 / 3;
@@ -311,7 +311,7 @@ impl<N: Node> Tree<N> {
 
         // 4.
         let nodes = g.chain(nodes.into_iter().map(op::stage).collect::<Vec<_>>()).submit().await?;
-        let mut puts = Vec::with_capacity(2);
+        let (mut puts, mut children) = (Vec::with_capacity(2), Vec::with_capacity(2));
         for ((number, node), part) in nodes.into_iter().enumerate().zip(&parts) {
             let slot = claim.slots[number];
             // The lowest child of a node may have a separator below all of its keys.
@@ -326,6 +326,7 @@ impl<N: Node> Tree<N> {
                 let tag = EntryTag::new(Blob::class(&new).number(), 0, false);
                 separator = Some(op::replace(place, EntryLink::NULL, 0, NewEntry::of(new, tag)?));
             }
+            children.push(Child { word, separator: part.low.as_slice(), slot, at: node.as_ptr() });
             let link = node.tagged(NodeTag::new(level, false))?;
             let put = op::replace(N::child(parent.at, slot), NodeLink::NULL, 0, link);
             puts.push((put, op::store(N::key(parent.at, slot), word), separator));
@@ -348,8 +349,9 @@ impl<N: Node> Tree<N> {
             let exchange = op::compare_exchange(N::header(parent.at), now, live(now));
             done = g.chain(exchange).submit().await?;
         }
-        // The next operation reads the parent anew.
+        // The next operation need not read the parent anew.
         parent.header.set(live(now));
+        self.has_replaced(parent, old[0].index..old[0].index + old.len(), &children, g);
         for edge in &claim.edges {
             Self::unlink_child(parent.at, edge, level, g)?;
         }

@@ -76,9 +76,10 @@ impl<R> Page<R> {
         while self.next == self.sorted {
             self.sorted = self.ends.next()?;
             let leaf = &mut self.words[self.next..self.sorted];
-            match direction {
-                Direction::Up => leaf.sort_unstable_by_key(|(word, _)| *word),
-                Direction::Down => leaf.sort_unstable_by_key(|(word, _)| std::cmp::Reverse(*word)),
+            // Those that the leaf had when it was made are in order, which the stable sort makes use of.
+            leaf.sort_by_key(|(word, _)| *word);
+            if direction == Direction::Down {
+                leaf.reverse();
             }
         }
         let words = self.words[self.next];

@@ -1,9 +1,11 @@
 //! The way to a leaf: the nodes above the leaves, as far as they are known.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 use farfield::PinnedEpoch;
+use farfield::op::Operations;
 use farfield::prelude::*;
 
 use super::entries::{Entries, class, corrupt};
@@ -52,6 +54,18 @@ pub(super) struct Inner<N: Node> {
     pub(super) children: Vec<RemotePtr<N>>,
     known: RefCell<Vec<Option<Rc<Inner<N>>>>>,
     bytes: Rc<Cell<usize>>,
+}
+
+/// A head, as a READ has found it.
+type Peeked<'g> = Result<<Head as farfield::layout::Field>::Value<'g>>;
+
+/// A child that has just been made live.
+pub(super) struct Child<'a, N: Node> {
+    /// What its slot has of the separator in front of it.
+    pub(super) word: u64,
+    pub(super) separator: &'a [u8],
+    pub(super) slot: usize,
+    pub(super) at: RemotePtr<N>,
 }
 
 /// Which child is looked for.
@@ -177,6 +191,61 @@ impl<N: Node> Inner<N> {
         self.known.borrow()[index].clone()
     }
 
+    /// An operation that reads the node's head, although the guard may not protect it.
+    fn peek<'g>(&self) -> impl Operations<'g, Output = Peeked<'g>> + use<'g, N> {
+        op::peek(RemotePtr::<Head>::from_address(self.at.address()))
+    }
+
+    /// Takes the header from a head that was read, if it is this node's: the guard protects it, then, provided that it was linked to when it was read.
+    fn see(&self, head: Peeked<'_>, g: &Guard<'_>) -> bool {
+        let head = head.ok().filter(|head| head.id == self.id);
+        if let Some(head) = &head {
+            self.header.set(head.header);
+            self.claims.set(head.claims);
+            self.epoch.set(g.epoch());
+        }
+        head.is_some()
+    }
+
+    /// Returns the node as it is after this thread has replaced some of its children. The first new one keeps the separator of the first old one.
+    fn with(&self, old: Range<usize>, new: &[Child<'_, N>]) -> Self {
+        fn spliced<T: Clone>(all: &[T], old: Range<usize>, new: impl ExactSizeIterator<Item = T>) -> Vec<T> {
+            let mut spliced = Vec::with_capacity(all.len() + new.len() - old.len());
+            spliced.extend_from_slice(&all[..old.start]);
+            spliced.extend(new);
+            spliced.extend_from_slice(&all[old.end..]);
+            spliced
+        }
+        let separators = if self.separators.is_empty() {
+            vec![]
+        } else {
+            let first = self.separators[old.start].clone();
+            let first_and_rest =
+                |number: usize| if number == 0 { first.clone() } else { Box::from(new[number].separator) };
+            spliced(&self.separators, old.clone(), (0..new.len()).map(first_and_rest))
+        };
+        let inner = Self {
+            at: self.at,
+            id: self.id,
+            level: self.level,
+            home: self.home,
+            header: self.header.clone(),
+            claims: self.claims.clone(),
+            epoch: self.epoch.clone(),
+            low: self.low.clone(),
+            high: self.high.clone(),
+            prefix: self.prefix,
+            words: spliced(&self.words, old.clone(), new.iter().map(|child| child.word)),
+            slots: spliced(&self.slots, old.clone(), new.iter().map(|child| child.slot as u8)),
+            children: spliced(&self.children, old.clone(), new.iter().map(|child| child.at)),
+            known: RefCell::new(spliced(&self.known.borrow(), old, new.iter().map(|_| None))),
+            separators,
+            bytes: Rc::clone(&self.bytes),
+        };
+        self.bytes.set(self.bytes.get() + inner.bytes());
+        inner
+    }
+
     fn bytes(&self) -> usize {
         let separators: usize = self.separators.iter().map(|separator| separator.len() + 16).sum();
         size_of::<Self>() + self.children.len() * 33 + separators
@@ -236,25 +305,33 @@ impl<N: Node> Tree<N> {
         g: &Guard<'_>,
     ) -> Result<Option<Found<N>>> {
         if fresh <= level
-            && let Some(found) = self.find_known(key, level, g)
+            && let Some((found, above)) = self.find_known(key, level)
         {
-            return Ok(Some(found));
+            let parent = &found.parent;
+            if !parent.is_protected(g)
+                && above.is_some_and(|(above, index)| above.is_protected(g) && above.is_live(index))
+            {
+                parent.see(g.chain(parent.peek()).submit().await?, g);
+            }
+            if parent.is_protected(g) && parent.is_live(found.index) {
+                return Ok(Some(found));
+            }
         }
         Box::pin(self.find_unknown(key, level, fresh, g)).await
     }
 
+    /// Finds a child as far as the nodes are known, and the parent of its parent.
     #[inline]
-    fn find_known(&self, key: Target<'_>, level: u8, g: &Guard<'_>) -> Option<Found<N>> {
-        let mut node = self.known.borrow().clone()?;
+    fn find_known(&self, key: Target<'_>, level: u8) -> Option<(Found<N>, Option<(Rc<Inner<N>>, usize)>)> {
+        let (mut node, mut above) = (self.known.borrow().clone()?, None);
         while node.level > level {
             let index = node.find(key);
             let child = node.known(index)?;
+            above = Some((node, index));
             node = child;
         }
         let found = Found { index: node.find(key), parent: node };
-        let is_usable =
-            found.parent.level == level && found.parent.is_protected(g) && found.parent.is_live(found.index);
-        is_usable.then_some(found)
+        (found.parent.level == level).then_some((found, above))
     }
 
     #[cold]
@@ -326,23 +403,16 @@ impl<N: Node> Tree<N> {
         if first == path.len() {
             return Ok(());
         }
-        let heads = path[first..]
-            .iter()
-            .map(|(node, _)| op::peek(RemotePtr::<Head>::from_address(node.at.address())));
+        let heads = path[first..].iter().map(|(node, _)| node.peek());
         let top = (first == 0).then(|| op::load(self.top));
         let (top, heads) = g.chain((top, heads.collect::<Vec<_>>())).submit().await?;
         let mut valid = first;
         if top.is_none_or(|top| top.shared().as_ptr() == path[0].0.at) {
             for head in heads {
-                let (node, _) = &path[valid];
-                let Ok(head) = head else { break };
                 let is_linked = valid == 0 || path[valid - 1].0.is_live(path[valid - 1].1);
-                if head.id != node.id || !is_linked {
+                if !is_linked || !path[valid].0.see(head, g) {
                     break;
                 }
-                node.header.set(head.header);
-                node.claims.set(head.claims);
-                node.epoch.set(g.epoch());
                 valid += 1;
             }
         }
@@ -404,6 +474,35 @@ impl<N: Node> Tree<N> {
             None => place(&mut self.known.borrow_mut()),
         }
         node
+    }
+
+    /// Children of a node, which has this header now, were replaced by this thread: remembers it with the new ones. No round trip.
+    pub(super) fn has_replaced(
+        &self,
+        node: &Rc<Inner<N>>,
+        old: Range<usize>,
+        new: &[Child<'_, N>],
+        g: &Guard<'_>,
+    ) {
+        if !node.is_protected(g) {
+            return;
+        }
+        let low = node.low_in(0, &mut [0; 8]).to_vec();
+        let mut parent = None::<(Rc<Inner<N>>, usize)>;
+        let mut next = self.known.borrow().clone();
+        while let Some(known) = next {
+            if Rc::ptr_eq(&known, node) {
+                let now = Rc::new(node.with(old, new));
+                match parent {
+                    Some((parent, index)) => parent.known.borrow_mut()[index] = Some(now),
+                    None => *self.known.borrow_mut() = Some(now),
+                }
+                return self.forget_some();
+            }
+            let index = known.find(Target::At(&low));
+            next = known.known(index);
+            parent = Some((known, index));
+        }
     }
 
     /// Reads a node above the leaves, which the guard protects. One round trip, and one if it has long separators. `None` if it was changed meanwhile.

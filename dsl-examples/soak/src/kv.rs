@@ -335,7 +335,9 @@ fn plan(seed: u64, faults: Faults, plant: Plant) -> Plan<Request> {
             }
         }
     }
-    (plan.size_kib, plan.limit_ms, plan.recovers_first) = (2048, LIMIT_MS, false);
+    // A link that is cut while memory is short loses what is just given back: it must not be short then.
+    plan.size_kib = if plan.cut_permille > 0 { 16 << 10 } else { 2 << 10 };
+    (plan.limit_ms, plan.recovers_first) = (LIMIT_MS, false);
     plan.options = options(plant);
     plan
 }

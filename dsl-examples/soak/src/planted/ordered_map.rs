@@ -160,8 +160,8 @@ pub(super) const BUGS: &[Planted] = &[
         name: "ordered_map_does_not_look_whether_a_node_is_linked",
         structure: MAP,
         edits: &[(
-            "if head.id != node.id || !is_linked {",
-            "if head.id != node.id || !is_linked && valid == 0 {",
+            "if !is_linked || !path[valid].0.see(head, g) {",
+            "if !is_linked && valid == 0 || !path[valid].0.see(head, g) {",
         )],
         invariant: "a node that is remembered is current only if its parent has it as live",
         why: "a stale node is taken for current, and its children may be freed",
