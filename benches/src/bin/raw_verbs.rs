@@ -1,8 +1,8 @@
 //! The time of one signalled work request, posted and polled for by hand: the lower bound for any library on verbs.
 //!
 //! `raw_verbs ADDRESS COUNT` connects an RDMA device to itself. It prints one JSON object, in microseconds: the medians of 8-byte
-//! READ, WRITE, CAS and FAA, which take turns, so that disturbances of the machine hit them alike; and the mean of `COUNT` READs in
-//! sequence.
+//! READ, WRITE, CAS and FAA, which take turns, so that disturbances of the machine hit them alike; the mean of `COUNT` READs in
+//! sequence; and the medians of a READ of [`LEAF_BYTES`] bytes, and of a sixteenth of sixteen such READs with one doorbell.
 //!
 //! `raw_verbs ADDRESS COUNT --counted` measures nothing: it executes `COUNT` of each one by one, and then as many of each by sixteens, with one
 //! doorbell for sixteen. Callgrind counts between [`count_begins`] and [`count_ends`]; `counted_verbs` does the same with the library.
@@ -26,6 +26,9 @@ const NO_RESENDING: u8 = 24;
 /// The most work requests of a doorbell: as many as `counted_verbs` has tasks.
 const TASKS: usize = 16;
 
+/// The bytes of a leaf of an ordered map of words.
+const LEAF_BYTES: usize = 992;
+
 /// A count begins after this call.
 #[inline(never)]
 fn count_begins() {
@@ -38,9 +41,9 @@ fn count_ends() {
     black_box("ends");
 }
 
-/// The memory at one end: the word operated on, or the word that receives results.
+/// The memory at one end: what is operated on, or what receives results.
 #[repr(C, align(64))]
-struct Word(u64);
+struct Memory([u8; LEAF_BYTES]);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -79,7 +82,7 @@ fn run(address: &str, count: usize, is_counted: bool) -> io::Result<()> {
     // - Structures that the library reads are locals that outlive the call; it keeps none. They consist of integers, raw pointers and unions of
     //   these, for all of which zero is valid. Only `status` of a completion is read, which each completion has. There are `TASKS` requests, and
     //   no call of `operate` uses more.
-    // - Memory that the device writes: both words are leaked, so they are never freed. They are as large as the registered regions. No
+    // - Memory that the device writes: both ends are leaked, so they are never freed. They are as large as the registered regions. No
     //   reference to them is used after it was turned into the address that the device is given.
     unsafe {
         let mut attributes: sys::ibv_qp_init_attr = zeroed();
@@ -128,17 +131,19 @@ fn run(address: &str, count: usize, is_counted: bool) -> io::Result<()> {
         check(sys::rdma_connect(id, &raw mut parameters))?;
         let accepted = accepting.join().expect("it does not panic")?;
         let accepted: *mut sys::rdma_cm_id = std::ptr::with_exposed_provenance_mut(accepted);
-        let (far, near) = (Box::leak(Box::new(Word(0))), Box::leak(Box::new(Word(0))));
+        let (far, near) =
+            (Box::leak(Box::new(Memory([0; LEAF_BYTES]))), Box::leak(Box::new(Memory([0; LEAF_BYTES]))));
         let rights = |rights: sys::ibv_access_flags| rights.0.cast_signed();
         let all = access::IBV_ACCESS_LOCAL_WRITE
             | access::IBV_ACCESS_REMOTE_READ
             | access::IBV_ACCESS_REMOTE_WRITE
             | access::IBV_ACCESS_REMOTE_ATOMIC;
-        let far_mr = sys::ibv_reg_mr((*accepted).pd, (&raw mut *far).cast(), size_of::<Word>(), rights(all));
+        let far_mr =
+            sys::ibv_reg_mr((*accepted).pd, (&raw mut *far).cast(), size_of::<Memory>(), rights(all));
         let near_mr = sys::ibv_reg_mr(
             (*id).pd,
             (&raw mut *near).cast(),
-            size_of::<Word>(),
+            size_of::<Memory>(),
             rights(access::IBV_ACCESS_LOCAL_WRITE),
         );
         if far_mr.is_null() || near_mr.is_null() {
@@ -156,7 +161,8 @@ fn run(address: &str, count: usize, is_counted: bool) -> io::Result<()> {
             ("faa", opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, true),
         ];
         let mut requests: [sys::ibv_send_wr; TASKS] = zeroed();
-        let mut operate = |opcode, is_atomic, many: usize| -> io::Result<()> {
+        let mut operate = |opcode, is_atomic, bytes: usize, many: usize| -> io::Result<()> {
+            element.length = bytes as u32;
             let first = requests.as_mut_ptr();
             for index in 0..many {
                 let request = first.add(index);
@@ -189,10 +195,10 @@ fn run(address: &str, count: usize, is_counted: bool) -> io::Result<()> {
         if is_counted {
             for many in [1, TASKS] {
                 for (_, opcode, is_atomic) in kinds {
-                    operate(opcode, is_atomic, many)?;
+                    operate(opcode, is_atomic, 8, many)?;
                     count_begins();
                     for _ in 0..count / many {
-                        operate(opcode, is_atomic, many)?;
+                        operate(opcode, is_atomic, 8, many)?;
                     }
                     count_ends();
                 }
@@ -203,18 +209,28 @@ fn run(address: &str, count: usize, is_counted: bool) -> io::Result<()> {
         for _ in 0..count {
             for ((_, opcode, is_atomic), times) in kinds.iter().zip(&mut times) {
                 let began = Instant::now();
-                operate(*opcode, *is_atomic, 1)?;
+                operate(*opcode, *is_atomic, 8, 1)?;
                 times.push(began.elapsed());
             }
         }
         let began = Instant::now();
         for _ in 0..count {
-            operate(opcode::IBV_WR_RDMA_READ, false, 1)?;
+            operate(opcode::IBV_WR_RDMA_READ, false, 8, 1)?;
         }
         medians.push(format!("\"read_mean\": {}", began.elapsed().as_secs_f64() * 1e6 / count as f64));
         for ((name, ..), times) in kinds.iter().zip(&mut times) {
             times.sort_unstable();
             medians.push(format!("\"{name}\": {}", times[times.len() / 2].as_secs_f64() * 1e6));
+        }
+        for (name, many) in [("leaf", 1), ("leaf_of_16", TASKS)] {
+            let mut times = Vec::with_capacity(count);
+            for _ in 0..count {
+                let began = Instant::now();
+                operate(opcode::IBV_WR_RDMA_READ, false, LEAF_BYTES, many)?;
+                times.push(began.elapsed());
+            }
+            times.sort_unstable();
+            medians.push(format!("\"{name}\": {}", times[count / 2].as_secs_f64() * 1e6 / many as f64));
         }
         println!("{{{}}}", medians.join(", "));
         Ok(())

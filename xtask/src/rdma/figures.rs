@@ -19,6 +19,8 @@ const RATE_COLUMN: usize = 4;
 struct Measured {
     /// Medians of the minimal loop, in microseconds: READ, WRITE, CAS, FAA.
     raw: Vec<[f64; 4]>,
+    /// Medians of the loop's READs of a leaf: of one alone, and of one of 16.
+    leaves: Vec<[f64; 2]>,
     /// The mean of the loop's READs.
     raw_reads: Vec<f64>,
     /// For each ping: the loop's medians before it, and the ping's medians.
@@ -116,6 +118,8 @@ impl Measured {
                 let medians: Value = serde_json::from_str(rest).ok()?;
                 self.raw_reads.push(medians["read_mean"].as_f64()?);
                 self.raw.push(all(OPERATIONS.map(|name| medians[name].as_f64()))?);
+                let leaves = ["leaf", "leaf_of_16"].map(|name| medians[name].as_f64());
+                self.leaves.push([leaves[0]?, leaves[1]?]);
             }
             "ping" => {
                 let ping: Value = serde_json::from_str(rest).ok()?;
@@ -191,9 +195,16 @@ fn of_maps(measured: &Measured) -> Result<Vec<(String, f64)>, String> {
     for (name, us, before) in &measured.gets {
         maps.entry(name).or_default().push(reads_in(*us, &reads, *before).ok_or_else(missing)?);
     }
+    if maps.is_empty() {
+        return Err(missing());
+    }
+    for (index, name) in ["ordered-map.get.least_", "ordered-map.get.tasks16.least_"].into_iter().enumerate()
+    {
+        let leaves = measured.leaves.iter().map(|leaves| leaves[index]);
+        maps.insert(name, leaves.zip(&reads).map(|(leaf, read)| leaf / read).collect());
+    }
     let figure = |(name, reads)| Some((format!("rdma.{name}raw_reads_per_op"), median(reads)?));
-    let figures: Vec<_> = maps.into_iter().filter_map(figure).collect();
-    if figures.is_empty() { Err(missing()) } else { Ok(figures) }
+    Ok(maps.into_iter().filter_map(figure).collect())
 }
 
 /// Returns how many READs the loop does in a time: `reads` are the times of one, of which `before` were measured before that time, and the next
@@ -228,14 +239,14 @@ mod tests {
     use super::*;
 
     const PRINTED: &str = r#"something else
-@ raw {"read_mean": 42.0, "read": 40.0, "write": 20.0, "cas": 25.0, "faa": 25.0}
+@ raw {"read_mean": 42.0, "read": 40.0, "write": 20.0, "cas": 25.0, "faa": 25.0, "leaf": 50.0, "leaf_of_16": 40.0}
 @ ping {"nodes": [{"read": {"p50_us": 44.0}, "write": {"p50_us": 24.0}, "cas": {"p50_us": 30.0}, "faa": {"p50_us": 25.0}}], "reads_per_s": 50000.0}
 @ bandwidth  64         20000            2.99               1.67   		   0.025000
 @ read_lat  8       1000          40.1           900.2        55.0     	       60.2        	10.1   		100.2    		900.2
 @ atomic_lat  8       1000          30.1           900.2        50.0     	       60.2        	10.1   		100.2    		900.2
-@ raw {"read_mean": 60.0, "read": 60.0, "write": 20.0, "cas": 25.0, "faa": 25.0}
+@ raw {"read_mean": 60.0, "read": 60.0, "write": 20.0, "cas": 25.0, "faa": 25.0, "leaf": 50.0, "leaf_of_16": 40.0}
 @ set 10/10 1 16 {"op_count": 100, "reads": 5000, "writes": 100, "cas": 100, "faa": 0, "duration_us": 150000}
-@ raw {"read_mean": 60.0, "read": 60.0, "write": 20.0, "cas": 25.0, "faa": 25.0}
+@ raw {"read_mean": 60.0, "read": 60.0, "write": 20.0, "cas": 25.0, "faa": 25.0, "leaf": 50.0, "leaf_of_16": 40.0}
 "#;
 
     #[test]
@@ -255,7 +266,8 @@ mod tests {
     #[test]
     fn gets_of_maps_are_counted_in_reads_of_the_loop_around_them() {
         let raw = |us: u32| {
-            format!("@ raw {{\"read_mean\": 9, \"read\": {us}, \"write\": 9, \"cas\": 9, \"faa\": 9}}\n")
+            let others = "\"read_mean\": 9, \"write\": 9, \"cas\": 9, \"faa\": 9";
+            format!("@ raw {{{others}, \"read\": {us}, \"leaf\": 60, \"leaf_of_16\": 30}}\n")
         };
         let gets = "@ get hash-map 1 60\n@ get hash-map 16 24\n";
         let more = format!("@ get hash-map-inline 1 50\n{}@ get ordered-map 16 30\n{}", raw(60), raw(40));
@@ -270,6 +282,8 @@ mod tests {
         assert_eq!(found["rdma.hash-map.get.tasks16.raw_reads_per_op"], 0.8);
         assert_eq!(found["rdma.hash-map-inline.get.raw_reads_per_op"], 1.0);
         assert_eq!(found["rdma.ordered-map.get.tasks16.raw_reads_per_op"], 0.6);
+        assert_eq!(found["rdma.ordered-map.get.least_raw_reads_per_op"], 1.5);
+        assert_eq!(found["rdma.ordered-map.get.tasks16.least_raw_reads_per_op"], 0.75);
         for (printed, expected) in [
             (raw(20), "not printed all"),
             (format!("{}{gets}", raw(20)), "not printed all"),
