@@ -56,6 +56,9 @@ pub(super) struct Inner<N: Node> {
     bytes: Rc<Cell<usize>>,
 }
 
+/// A node of a path, and the index of the next one.
+type Step<N> = (Rc<Inner<N>>, usize);
+
 /// A head, as a READ has found it.
 type Peeked<'g> = Result<<Head as farfield::layout::Field>::Value<'g>>;
 
@@ -322,7 +325,7 @@ impl<N: Node> Tree<N> {
 
     /// Finds a child as far as the nodes are known, and the parent of its parent.
     #[inline]
-    fn find_known(&self, key: Target<'_>, level: u8) -> Option<(Found<N>, Option<(Rc<Inner<N>>, usize)>)> {
+    fn find_known(&self, key: Target<'_>, level: u8) -> Option<(Found<N>, Option<Step<N>>)> {
         let (mut node, mut above) = (self.known.borrow().clone()?, None);
         while node.level > level {
             let index = node.find(key);
@@ -398,7 +401,7 @@ impl<N: Node> Tree<N> {
 
     // ANCHOR: validate
     /// Finds out which nodes of a path are current, and removes the others. One round trip, unless the guard protects them all.
-    async fn validate(&self, path: &mut Vec<(Rc<Inner<N>>, usize)>, g: &Guard<'_>) -> Result<()> {
+    async fn validate(&self, path: &mut Vec<Step<N>>, g: &Guard<'_>) -> Result<()> {
         let first = path.iter().rposition(|(node, _)| node.is_protected(g)).map_or(0, |last| last + 1);
         if first == path.len() {
             return Ok(());
@@ -456,7 +459,7 @@ impl<N: Node> Tree<N> {
     }
 
     /// Remembers a node below the last one of a path, or as the highest one. Of its children, it takes over what is known.
-    fn learn(&self, node: Inner<N>, parent: Option<&(Rc<Inner<N>>, usize)>) -> Rc<Inner<N>> {
+    fn learn(&self, node: Inner<N>, parent: Option<&Step<N>>) -> Rc<Inner<N>> {
         let node = Rc::new(node);
         let place = |known: &mut Option<Rc<Inner<N>>>| {
             if let Some(old) = known.replace(Rc::clone(&node)).filter(|old| old.level == node.level) {
@@ -488,7 +491,7 @@ impl<N: Node> Tree<N> {
             return;
         }
         let low = node.low_in(0, &mut [0; 8]).to_vec();
-        let mut parent = None::<(Rc<Inner<N>>, usize)>;
+        let mut parent = None::<Step<N>>;
         let mut next = self.known.borrow().clone();
         while let Some(known) = next {
             if Rc::ptr_eq(&known, node) {
