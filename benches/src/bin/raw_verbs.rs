@@ -82,7 +82,8 @@ fn run(address: &str, count: usize, is_counted: bool) -> io::Result<()> {
     // - Structures that the library reads are locals that outlive the call; it keeps none. They consist of integers, raw pointers and unions of
     //   these, for all of which zero is valid. Only `status` of a completion is read, which each completion has. There are `TASKS` requests, and
     //   no call of `operate` uses more.
-    // - Memory that the device writes: both ends are leaked, so they are never freed. They are as large as the registered regions. No
+    // - Memory that the device writes: both ends are leaked, so they are never freed. They are as large as the registered regions, and no call
+    //   of `operate` has more bytes, which are `LEAF_BYTES` at most. No
     //   reference to them is used after it was turned into the address that the device is given.
     unsafe {
         let mut attributes: sys::ibv_qp_init_attr = zeroed();

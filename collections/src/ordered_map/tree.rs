@@ -487,6 +487,7 @@ impl<N: Node> Tree<N> {
         new: &[Child<'_, N>],
         g: &Guard<'_>,
     ) {
+        // Another task of the thread may have found it current in a later epoch, with a header of then.
         if !node.is_protected(g) {
             return;
         }
