@@ -1,6 +1,6 @@
 //! Checks of the decoders with any words: for fuzz targets and for tests.
 
-use ring::aead::{AES_256_GCM, LessSafeKey, NONCE_LEN, UnboundKey};
+use ring::aead::NONCE_LEN;
 
 use crate::error::Fault;
 use crate::pages::PAGE_WORDS;
@@ -10,8 +10,7 @@ use crate::record::{
 use crate::store::records;
 
 fn cipher(byte: u8) -> Cipher {
-    let key = UnboundKey::new(&AES_256_GCM, &[byte; 32]).expect("a key of 32 bytes");
-    Cipher { key: LessSafeKey::new(key), identity: u32::from(byte) }
+    Cipher::new(&[byte; 32], byte.into()).expect("a key of 32 bytes")
 }
 
 fn decode(words: &[u64], cipher: Option<&Cipher>) -> Result<(Key, Vec<u8>), Fault> {
@@ -43,6 +42,8 @@ fn check_page(words: &[u64], cipher: &Cipher) {
         end += words.len();
         let decoded = decode(words, Some(cipher));
         let head = Head::of_word(words[0]).expect("the record has a head");
+        let first = &words[..record::key_words(head.is_encrypted()).min(words.len())];
+        let key_alone = record::decode_key(first, words.len(), Some(cipher));
         if head.is_encrypted() {
             assert_eq!(decode(words, None), Err(Fault::NoKey));
             // Only the holder of the key can make one.
@@ -50,6 +51,7 @@ fn check_page(words: &[u64], cipher: &Cipher) {
             continue;
         }
         let (key, value) = decoded.expect("a record that is not encrypted has a key and a value");
+        assert_eq!(key_alone.map(|decoded| decoded.key), Ok(key));
         let encoded = record::encode(&key, &value, None).expect("it is not encrypted");
         assert_eq!(decode(&encoded, None), Ok((key, value.clone())));
         assert!(record::is_whole(&encoded) && encoded.len() == words.len());
@@ -77,6 +79,9 @@ fn check_encrypted(nonce: [u8; NONCE_LEN], key: &Key, bit: usize, value: &[u8]) 
     assert_eq!(decode(&words, Some(&ours)), Ok((*key, value.to_vec())));
     assert_eq!(decode(&words, Some(&other)), Err(Fault::OtherKey));
     assert_eq!(decode(&words, None), Err(Fault::NoKey));
+    let first = &words[..record::key_words(true)];
+    let key_alone = record::decode_key(first, words.len(), Some(&ours));
+    assert_eq!(key_alone.map(|decoded| decoded.key), Ok(*key));
     let bit = bit % (64 * words.len());
     words[bit / 64] ^= 1 << (bit % 64);
     assert!(!record::is_whole(&words), "bit {bit} was changed");

@@ -1,125 +1,247 @@
 //! The index: where the record of each key is, in local memory.
 //!
-//! It is an extendible hash table (Fagin, Nievergelt, Pippenger and Strong, TODS 1979), in [`SHARDS`] shards with a lock each. A shard has a directory of *segments* of
-//! [`SLOTS`] entries. A full segment is divided in two, and the others stay as they are: so no insertion waits for all of a shard, and 50 % to 100 % of the
-//! slots are used, 69 % in the mean. An entry is 12 bytes: 32 bits of the key's hash, and the [`Place`] of its record. That makes some 18 bytes a record. The position in the directory
-//! is given by bits of the hash, too, so of `n` records one in `2^32 / n` has another one with the same entry; keys are compared in the records.
+//! It is an extendible hash table (Fagin, Nievergelt, Pippenger and Strong, TODS 1979): a directory leads from bits of a key's hash to a *segment* of [`SLOTS`] entries. A full segment is divided in
+//! two, and the others stay as they are: so no insertion waits for all of the table, and 50 % to 100 % of the slots are used, 69 % in the mean. An entry is 12 bytes: 32 bits of the key's hash, and the
+//! [`Place`] of its record. That makes some 18 bytes a record. The directory has six other bits of the hash, and some of these, so of `n` records one in `2^38 / n` has another one with the same entry; keys
+//! are compared in the records.
+//!
+//! # Locks
+//!
+//! Each segment has a lock, in a cache line that its users read in any case. A segment is never moved, nor freed before the index is, and the directory is read without a lock. A segment knows
+//! the bits of the hash that all its entries have in common, its *position*: at any time each hash has one segment, that with its lowest bits, and who has locked a segment sees whether it is the hash's.
+//! It is not if it was divided meanwhile; then the directory was changed before it was unlocked, and leads to the right one.
+//!
+//! A segment is divided by who has locked it and then the growth, of which there is one at a time. The directory is doubled in place: the second half is added, as a copy of the first one.
 //!
 //! # Cache misses
 //!
-//! A segment is [`LINES`] cache lines. All hashes are compared without a branch, so the processor reads their lines at the same time. An entry may be in any slot, and is in one of the eight of its *group* if
+//! A segment is [`LINES`] cache lines. All hashes are compared without a branch, so the processor reads their lines at the same time. An entry may be in any slot, and is in one of its *group* if
 //! one of them was free: their places are one line, which is read meanwhile. So a look-up waits for the directory and then, once, for the segment.
 
 use std::hint::black_box;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use farfield::prefetch;
+use farfield::{Error, prefetch_line};
 
-/// The number of shards.
-pub(crate) const SHARDS: usize = 64;
+use crate::error::Fault;
+use crate::pages::lock;
+use crate::record::{self, Cipher, Decoded, Head, Words};
+
 /// The entries of a segment.
-const SLOTS: usize = 63;
-/// The slots of a group.
-const GROUP: usize = 8;
-/// The cache lines of a segment: four of hashes, eight of places.
+const SLOTS: usize = 62;
+/// The cache lines of a segment: eight of places, four of hashes.
 const LINES: usize = 12;
 /// The bytes of a segment.
 const SEGMENT_BYTES: usize = size_of::<Segment>();
-const _: () = assert!(SEGMENT_BYTES == 64 * LINES);
-/// So many segments of a shard are allocated one by one, and then as many at a time.
-const CHUNK: usize = 8;
+const _: () = assert!(SEGMENT_BYTES == 64 * LINES && PLACES_AT == 16 && HASHES_AT == 512);
+/// Where a segment has the places and the hashes.
+const PLACES_AT: usize = ENTRIES_AT + offset_of!(Entries, places);
+const HASHES_AT: usize = ENTRIES_AT + offset_of!(Entries, hashes);
+/// They are behind the lock: a hint relies on that, and nothing else.
+const ENTRIES_AT: usize = SEGMENT_BYTES - size_of::<Entries>();
 
-/// Where a record is: its page, the word where it begins, and its words.
+/// The directory begins with so many bits, which the entries do not have.
+const FIRST_BITS: u32 = 6;
+/// The directory has at most so many entries a segment. If hashes are distributed well, it has up to four.
+const MOST_SPARSE: usize = 16;
+/// The most bits of the directory: `2^31` entries are enough for `2^34` records.
+const MOST_DEPTH: u32 = 31;
+
+/// Where a record is: its page, the word where it begins, and its words; and whether it is encrypted, so that of one that is not no more is read than its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) page: u32,
     pub(crate) first: u16,
     pub(crate) words: u16,
+    pub(crate) is_encrypted: bool,
 }
 
+/// A record has fewer words.
+const ENCRYPTED: u16 = 1 << 15;
+
 impl Place {
+    /// Returns the place of a record that has a head.
+    pub(crate) fn of(page: u32, first: usize, head: Head) -> Self {
+        Self { page, first: first as u16, words: head.words() as u16, is_encrypted: head.is_encrypted() }
+    }
+
+    /// Returns how many words of the record are read: all of them, or those up to its key, if that is enough.
+    pub(crate) fn words_read(self, is_value_wanted: bool) -> u16 {
+        let words = if is_value_wanted { usize::MAX } else { record::key_words(self.is_encrypted) };
+        words.min(self.words.into()) as u16
+    }
+
+    /// Decodes the record, of which at least [these words](Self::words_read) are there.
+    pub(crate) fn decode<W: Words + ?Sized>(
+        self,
+        words: &W,
+        is_value_wanted: bool,
+        cipher: Option<&Cipher>,
+    ) -> Result<Decoded, Fault> {
+        if is_value_wanted {
+            record::decode(words, true, cipher)
+        } else {
+            record::decode_key(words, self.words.into(), cipher)
+        }
+    }
+
     fn to_word(self) -> u64 {
-        u64::from(self.page) << 32 | u64::from(self.first) << 16 | u64::from(self.words)
+        let words = self.words | if self.is_encrypted { ENCRYPTED } else { 0 };
+        u64::from(self.page) << 32 | u64::from(self.first) << 16 | u64::from(words)
     }
 
     fn of_word(word: u64) -> Self {
-        Self { page: (word >> 32) as u32, first: (word >> 16) as u16, words: word as u16 }
+        let (first, words) = ((word >> 16) as u16, word as u16);
+        let is_encrypted = words & ENCRYPTED != 0;
+        Self { page: (word >> 32) as u32, first, words: words & !ENCRYPTED, is_encrypted }
     }
 }
 
-/// What is behind the last slot of each array has another meaning: see the methods.
-#[repr(C, align(64))]
-#[derive(Clone)]
-struct Segment {
-    places: [u64; SLOTS + 1],
-    hashes: [u32; SLOTS + 1],
-}
+/// A segment in its cache lines.
+#[repr(align(64))]
+#[derive(Default)]
+struct Segment(Mutex<Entries>);
 
 impl Segment {
-    fn new(depth: u32) -> Self {
-        let mut new = Self { places: [0; SLOTS + 1], hashes: [0; SLOTS + 1] };
-        new.hashes[SLOTS] = depth;
-        new
+    /// Asks for what [`Entries::matching`] reads, and the place that it most likely leads to.
+    fn prefetch(&self, hash: u32) {
+        let start = std::ptr::from_ref(self).cast::<u8>();
+        let (first, _) = Entries::group(hash);
+        for offset in [0, HASHES_AT, HASHES_AT + 64, HASHES_AT + 128, HASHES_AT + 192, PLACES_AT + 8 * first]
+        {
+            prefetch_line(start.wrapping_add(offset));
+        }
     }
+}
 
+/// The entries of a segment.
+#[repr(C)]
+pub(crate) struct Entries {
     /// The slots that have an entry, a bit each.
-    fn used(&self) -> u64 {
-        self.places[SLOTS]
+    used: u64,
+    places: [u64; SLOTS],
+    /// And, in the last two, how many bits of the hash all entries have in common, and these bits: so an even number of whole vectors is compared.
+    hashes: [u32; u64::BITS as usize],
+}
+
+/// The slot of a record in a segment, as long as that is locked.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot(usize);
+
+impl Default for Entries {
+    fn default() -> Self {
+        Self::new(0, u32::MAX)
+    }
+}
+
+impl Entries {
+    fn new(depth: u32, position: u32) -> Self {
+        let mut hashes = [0; u64::BITS as usize];
+        (hashes[SLOTS], hashes[SLOTS + 1]) = (depth, position);
+        Self { used: 0, places: [0; SLOTS], hashes }
     }
 
-    /// The bits of the hash that all its entries have in common.
     fn depth(&self) -> u32 {
         self.hashes[SLOTS]
     }
 
-    fn is_full(&self) -> bool {
-        self.used() == (1 << SLOTS) - 1
+    fn position(&self) -> u32 {
+        self.hashes[SLOTS + 1]
     }
 
-    /// Returns the first slot of a hash's group.
-    fn group(hash: u32) -> usize {
-        GROUP * (hash as usize % (SLOTS / GROUP + 1))
+    /// Returns the first slot of a hash's group, and the one behind the last: they are in one line. The first line has two words of something else.
+    fn group(hash: u32) -> (usize, usize) {
+        let line = (hash >> (u32::BITS - 3)) as usize;
+        ((8 * line).saturating_sub(2), 8 * line + 6)
     }
 
-    /// Adds an entry: there is a free slot.
+    fn has(&self, position: u32) -> bool {
+        position & low_bits(self.depth()) == self.position()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.used == (1 << SLOTS) - 1
+    }
+
+    /// Adds a record. There is a free slot.
+    pub(crate) fn insert(&mut self, hash: u64, place: Place) {
+        self.push(hash as u32, place.to_word());
+    }
+
     fn push(&mut self, hash: u32, place: u64) {
-        let free = !self.used() & ((1 << SLOTS) - 1);
-        let near = free & 0xff << Self::group(hash);
+        let free = !self.used & ((1 << SLOTS) - 1);
+        let (first, end) = Self::group(hash);
+        let near = free >> first << first & ((1 << end) - 1);
         let slot = if near == 0 { free } else { near }.trailing_zeros() as usize;
         (self.hashes[slot], self.places[slot]) = (hash, place);
-        self.places[SLOTS] |= 1 << slot;
+        self.used |= 1 << slot;
     }
 
-    fn clear(&mut self, slot: usize) {
-        self.places[SLOTS] &= !(1 << slot);
+    /// Returns the places of the records whose keys have a hash.
+    pub(crate) fn find(&self, hash: u64) -> impl Iterator<Item = Place> + '_ {
+        // Most likely the place is in this line.
+        black_box(self.places[Self::group(hash as u32).0]);
+        slots(self.matching(hash as u32)).map(|slot| Place::of_word(self.places[slot]))
+    }
+
+    /// Returns the place of a record whose key has a hash, if it is in the hash's group. For hints: the other slots are not looked at.
+    pub(crate) fn guess(&self, hash: u64) -> Option<Place> {
+        let (first, end) = Self::group(hash as u32);
+        let mut group = first..end;
+        let slot = group.find(|slot| self.hashes[*slot] == hash as u32 && self.used >> slot & 1 == 1)?;
+        Some(Place::of_word(self.places[slot]))
     }
 
     /// Returns the slots of entries with a hash, a bit each.
     fn matching(&self, hash: u32) -> u64 {
-        let equal = self.hashes.map(|other| u8::from(other == hash));
-        let (groups, _) = equal.as_chunks::<GROUP>();
-        // Gathers the lowest bits of eight bytes in one.
-        let bits = |group: &[u8; GROUP]| u64::from_le_bytes(*group).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-        let all = groups.iter().rev().fold(0, |all, group| all << GROUP | bits(group));
-        all & self.used()
+        let (groups, _) = self.hashes.as_chunks::<16>();
+        groups.iter().rev().fold(0, |all, group| all << 16 | u64::from(equal(group, hash))) & self.used
     }
 
-    /// Asks for what [`matching`](Self::matching) reads, and the place that it most likely leads to.
-    fn prefetch(&self, hash: u32) {
-        prefetch(&self.hashes);
-        prefetch(&self.places[SLOTS]);
-        prefetch(&self.places[Self::group(hash)]);
-    }
-
-    fn find(&self, hash: u32, place: u64) -> Option<usize> {
+    /// Returns the slot of a record, if it is there.
+    pub(crate) fn slot(&self, hash: u64, place: Place) -> Option<Slot> {
+        let (hash, place) = (hash as u32, place.to_word());
         let is_there = |slot: &usize| {
-            self.places[*slot] == place && self.hashes[*slot] == hash && self.used() >> slot & 1 == 1
+            self.places[*slot] == place && self.hashes[*slot] == hash && self.used >> slot & 1 == 1
         };
         // Most likely it is there: then not all hashes are compared.
-        let group = Self::group(hash);
-        let near = (group..SLOTS.min(group + GROUP)).find(is_there);
-        near.or_else(|| slots(self.matching(hash)).find(is_there))
+        let (first, end) = Self::group(hash);
+        let near = (first..end).find(is_there);
+        near.or_else(|| slots(self.matching(hash)).find(is_there)).map(Slot)
     }
+
+    /// Puts a record in place of another one.
+    pub(crate) fn replace(&mut self, Slot(slot): Slot, new: Place) {
+        self.places[slot] = new.to_word();
+    }
+
+    /// Removes a record.
+    pub(crate) fn remove(&mut self, Slot(slot): Slot) {
+        self.used &= !(1 << slot);
+    }
+}
+
+/// Compares hashes. A bit for each: the compiler makes more than twice as many instructions of the portable form.
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+fn equal(hashes: &[u32; 16], hash: u32) -> u16 {
+    use std::arch::x86_64::{
+        __m128i, _mm_cmpeq_epi32, _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi32,
+    };
+    let hashes = bytemuck::cast::<[u32; 16], [__m128i; 4]>(*hashes);
+    // SAFETY: the program is compiled for processors that have SSE2.
+    unsafe {
+        let hash = _mm_set1_epi32(hash.cast_signed());
+        let [a, b, c, d] = hashes.map(|four| _mm_cmpeq_epi32(four, hash));
+        let bits = _mm_movemask_epi8(_mm_packs_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d)));
+        bits.cast_unsigned() as u16
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
+fn equal(hashes: &[u32; 16], hash: u32) -> u16 {
+    hashes.iter().rev().fold(0, |all, other| all << 1 | u16::from(*other == hash))
 }
 
 /// Returns the numbers of the bits that are set.
@@ -131,209 +253,215 @@ fn slots(mut bits: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The segments of a shard. They are never moved; and few allocations have them all, so the addresses of these stay in the processor's cache.
-struct Segments {
-    chunks: Vec<Box<[Segment]>>,
-    count: usize,
+fn low_bits(count: u32) -> u32 {
+    1_u32.checked_shl(count).map_or(u32::MAX, |end| end - 1)
 }
 
-impl Segments {
-    /// Returns the chunk of a segment, and its place there.
-    fn position(index: usize) -> (usize, usize) {
-        if index < CHUNK { (index, 0) } else { (CHUNK - 1 + index / CHUNK, index % CHUNK) }
+/// Returns the bits of a hash of which the directory has some, the lowest ones: first those that entries do not have.
+fn position(hash: u64) -> u32 {
+    (hash as u32) << FIRST_BITS | (hash >> (u64::BITS - FIRST_BITS)) as u32
+}
+
+/// An array that is doubled in place: its parts are the first `2^FIRST` elements, and then as many as there are before.
+struct Doubling<T, const FIRST: u32> {
+    parts: [OnceLock<Box<[T]>>; 32],
+}
+
+impl<T, const FIRST: u32> Doubling<T, FIRST> {
+    fn new(elements: impl Iterator<Item = T>) -> Self {
+        let new = Self { parts: [const { OnceLock::new() }; 32] };
+        new.double(0, elements);
+        new
     }
 
-    fn get(&self, index: usize) -> &Segment {
-        let (chunk, position) = Self::position(index);
-        &self.chunks[chunk][position]
+    /// Returns the part that has an element, and its place there.
+    fn part(index: u32) -> (usize, usize) {
+        let log = (index | 1 << (FIRST - 1)).ilog2();
+        let before = 1_u32 << log & !low_bits(FIRST);
+        ((log + 1 - FIRST) as usize, (index - before) as usize)
     }
 
-    fn get_mut(&mut self, index: usize) -> &mut Segment {
-        let (chunk, position) = Self::position(index);
-        &mut self.chunks[chunk][position]
+    /// Returns an element. The array was doubled until it is there.
+    fn get(&self, index: u32) -> &T {
+        let (part, position) = Self::part(index);
+        &self.parts[part].get().expect("a part that was added")[position]
     }
 
-    /// Returns for how many more chunks the vector will have room when another segment is added, and how many segments are allocated.
-    fn more(&self) -> (usize, usize) {
-        if Self::position(self.count).0 < self.chunks.len() {
-            return (0, 0);
-        }
-        let is_full = self.chunks.len() == self.chunks.capacity();
-        let chunks = if is_full { (self.chunks.len() / 4).max(4) } else { 0 };
-        (chunks, if self.count < CHUNK { 1 } else { CHUNK })
-    }
-
-    /// Returns the bytes that [`push`](Self::push) allocates.
-    fn growth(&self) -> usize {
-        let (chunks, segments) = self.more();
-        chunks * size_of::<Box<[Segment]>>() + segments * SEGMENT_BYTES
-    }
-
-    fn push(&mut self, segment: Segment) {
-        let (chunks, segments) = self.more();
-        self.chunks.reserve_exact(chunks);
-        if segments > 0 {
-            self.chunks.push(vec![Segment::new(0); segments].into_boxed_slice());
-        }
-        self.count += 1;
-        *self.get_mut(self.count - 1) = segment;
-    }
-
-    fn bytes(&self) -> usize {
-        let segments: usize = self.chunks.iter().map(|chunk| chunk.len()).sum();
-        segments * SEGMENT_BYTES + self.chunks.capacity() * size_of::<Box<[Segment]>>()
+    /// Adds a part, if it is not there.
+    fn double(&self, part: usize, elements: impl Iterator<Item = T>) {
+        self.parts[part].get_or_init(|| elements.collect());
     }
 }
 
-/// Where a shard has a record, as long as it is not changed.
-#[derive(Clone, Copy)]
-pub(crate) struct Entry {
-    segment: usize,
-    slot: usize,
-}
+/// Segments that are allocated together. The first chunk has one for each entry of the first directory, and each other one a sixteenth of what is there before, up to a limit. So there are few, and their
+/// addresses stay in the processor's cache; and little memory is allocated before it is used.
+type Chunk = OnceLock<Box<[Segment]>>;
 
-/// A part of the index.
-pub(crate) struct Shard {
-    /// The number of bits that the directory distinguishes.
-    depth: u32,
-    /// The segment of each value of these bits.
-    directory: Vec<u32>,
-    segments: Segments,
-    records: usize,
-}
+/// Chunks for each doubling of the segments, as long as chunks grow: `2^DIVISION`.
+const DIVISION: u32 = 4;
+/// The most segments of a chunk, as a power of two.
+const LARGEST: u32 = 8;
+/// The chunk table begins with so many, as a power of two.
+const FIRST_CHUNKS: u32 = 4;
 
-impl Shard {
-    fn new() -> Self {
-        let mut segments = Segments { chunks: Vec::new(), count: 0 };
-        segments.push(Segment::new(0));
-        Self { depth: 0, directory: vec![0], segments, records: 0 }
+/// Returns the chunk that has a segment, the segment's place there, and the segments of the chunk.
+fn chunk_of(segment: u32) -> (u32, u32, usize) {
+    let log = segment.checked_ilog2().unwrap_or(0);
+    if log < FIRST_BITS {
+        return (0, segment, 1 << FIRST_BITS);
     }
-
-    fn segment_of(&self, hash: u32) -> usize {
-        let index = if self.depth == 0 { 0 } else { hash >> (u32::BITS - self.depth) };
-        self.directory[index as usize] as usize
-    }
-
-    /// Returns the places of the records whose keys have a hash.
-    pub(crate) fn find(&self, hash: u64) -> impl Iterator<Item = Place> + '_ {
-        let segment = self.segments.get(self.segment_of(hash as u32));
-        // Most likely the place is in this line.
-        black_box(segment.places[Segment::group(hash as u32)]);
-        slots(segment.matching(hash as u32)).map(|slot| Place::of_word(segment.places[slot]))
-    }
-
-    /// Returns the entry of a record, if it is there.
-    pub(crate) fn entry(&self, hash: u64, place: Place) -> Option<Entry> {
-        let segment = self.segment_of(hash as u32);
-        let slot = self.segments.get(segment).find(hash as u32, place.to_word())?;
-        Some(Entry { segment, slot })
-    }
-
-    /// Puts a record in place of that of an entry.
-    pub(crate) fn replace(&mut self, entry: Entry, new: Place) {
-        self.segments.get_mut(entry.segment).places[entry.slot] = new.to_word();
-    }
-
-    /// Removes an entry.
-    pub(crate) fn remove(&mut self, entry: Entry) {
-        self.segments.get_mut(entry.segment).clear(entry.slot);
-        self.records -= 1;
-    }
-
-    /// Returns the bytes that [`insert`](Self::insert) may allocate.
-    pub(crate) fn growth(&self, hash: u64) -> usize {
-        let segment = self.segments.get(self.segment_of(hash as u32));
-        if !segment.is_full() {
-            return 0;
-        }
-        let is_deepest = segment.depth() == self.depth;
-        let directory = if is_deepest { self.directory.len() * size_of::<u32>() } else { 0 };
-        self.segments.growth() + directory
-    }
-
-    /// Adds a record. Returns `false` if so many others have nearly the same hash that there is no room.
-    pub(crate) fn insert(&mut self, hash: u64, place: Place) -> bool {
-        loop {
-            let index = self.segment_of(hash as u32);
-            let segment = self.segments.get_mut(index);
-            if !segment.is_full() {
-                segment.push(hash as u32, place.to_word());
-                self.records += 1;
-                return true;
-            }
-            let depth = segment.depth();
-            if depth == self.depth {
-                // A directory has an entry for some 20 records. More than one for each is one for hashes that are all the same.
-                if self.directory.len() > self.records || depth == u32::BITS {
-                    return false;
-                }
-                self.directory = self.directory.iter().flat_map(|segment| [*segment; 2]).collect();
-                self.depth += 1;
-            }
-            self.divide(index);
-        }
-    }
-
-    /// Divides a full segment by the next bit of the hashes.
-    fn divide(&mut self, index: usize) {
-        let old = self.segments.get_mut(index);
-        let depth = old.depth() + 1;
-        let bit = 1 << (u32::BITS - depth);
-        let (mut low, mut high) = (Segment::new(depth), Segment::new(depth));
-        for slot in 0..SLOTS {
-            let half = if old.hashes[slot] & bit == 0 { &mut low } else { &mut high };
-            half.push(old.hashes[slot], old.places[slot]);
-        }
-        *old = low;
-        let new = self.segments.count as u32;
-        self.segments.push(high);
-        for (position, segment) in self.directory.iter_mut().enumerate() {
-            let hash = (position as u32) << (u32::BITS - self.depth);
-            if *segment as usize == index && hash & bit != 0 {
-                *segment = new;
-            }
-        }
-    }
-
-    /// Returns the bytes that it has allocated.
-    pub(crate) fn bytes(&self) -> usize {
-        self.segments.bytes() + self.directory.capacity() * size_of::<u32>()
-    }
+    let size = (log - DIVISION).min(LARGEST);
+    let before = ((size + DIVISION - FIRST_BITS) << DIVISION) + 1;
+    (before + (segment >> size) - (1 << DIVISION), segment & low_bits(size), 1 << size)
 }
 
 /// The index of all records.
+#[repr(align(64))]
 pub(crate) struct Index {
-    shards: Box<[Mutex<Shard>]>,
+    /// The number of bits that the directory distinguishes.
+    depth: AtomicU32,
+    /// The segment of each value of these bits: its chunk, and its place there in the lowest bits.
+    directory: Doubling<AtomicU32, FIRST_BITS>,
+    chunks: Doubling<Chunk, FIRST_CHUNKS>,
+    /// The number of segments; locked after one of them.
+    growth: Mutex<u32>,
+    bytes: AtomicUsize,
+}
+
+/// What [`Index::divide`] allocates.
+struct Needed {
+    chunk_table: usize,
+    chunk: usize,
+    directory: usize,
+}
+
+impl Needed {
+    fn bytes(&self) -> usize {
+        self.chunk_table * size_of::<Chunk>()
+            + self.chunk * SEGMENT_BYTES
+            + self.directory * size_of::<AtomicU32>()
+    }
 }
 
 impl Index {
     pub(crate) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect() }
+        let segments = 1_u32 << FIRST_BITS;
+        let segment = |position| Segment(Mutex::new(Entries::new(FIRST_BITS, position)));
+        let first =
+            Needed { chunk_table: 1 << FIRST_CHUNKS, chunk: 1 << FIRST_BITS, directory: 1 << FIRST_BITS };
+        let chunks = Doubling::new((0..1 << FIRST_CHUNKS).map(|_| Chunk::new()));
+        chunks.get(0).get_or_init(|| (0..segments).map(segment).collect());
+        Self {
+            chunks,
+            depth: AtomicU32::new(FIRST_BITS),
+            directory: Doubling::new((0..segments).map(AtomicU32::new)),
+            growth: Mutex::new(segments),
+            bytes: AtomicUsize::new(first.bytes()),
+        }
+    }
+
+    /// Returns the segment of an entry of the directory.
+    fn segment(&self, entry: u32) -> &Segment {
+        let (chunk, place) = (entry >> LARGEST, entry & low_bits(LARGEST));
+        &self.chunks.get(chunk).get().expect("a chunk that was added")[place as usize]
+    }
+
+    /// Returns the segment that has had the keys of a hash just now.
+    fn segment_of(&self, hash: u64) -> &Segment {
+        // Its entries were written before.
+        let depth = self.depth.load(Ordering::Acquire);
+        let entry = self.directory.get(position(hash) & low_bits(depth));
+        self.segment(entry.load(Ordering::Acquire))
     }
 
     /// Tells the processor that a hash will be looked up, so that several look-ups wait for memory at the same time, or one while other work is done.
     pub(crate) fn prefetch(&self, hash: u64) {
-        let shard = self.shard(hash);
-        shard.segments.get(shard.segment_of(hash as u32)).prefetch(hash as u32);
+        self.segment_of(hash).prefetch(hash as u32);
     }
 
-    /// Locks the part that has the keys of a hash. Never held across an `await`.
-    pub(crate) fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        // Its operations do not panic half way.
-        self.shards[(hash >> 58) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the segment that has the keys of a hash. Never held across an `await`.
+    pub(crate) fn lock(&self, hash: u64) -> MutexGuard<'_, Entries> {
+        loop {
+            let entries = lock(&self.segment_of(hash).0);
+            // Else it was divided meanwhile.
+            if entries.has(position(hash)) {
+                return entries;
+            }
+        }
     }
 
-    pub(crate) fn records(&self) -> usize {
-        self.sum(|shard| shard.records)
+    /// Divides a segment that is full, if `take` takes the bytes that this allocates. Look again then which one has a hash.
+    ///
+    /// # Errors
+    /// One that says so if the bytes are not taken, or if too many keys have nearly the same hash.
+    pub(crate) fn divide(
+        &self,
+        mut old: MutexGuard<'_, Entries>,
+        take: impl FnOnce(usize) -> bool,
+    ) -> farfield::Result<()> {
+        let mut segments = lock(&self.growth);
+        let depth = self.depth.load(Ordering::Relaxed);
+        let length = 1_usize << depth;
+        let is_deepest = old.depth() == depth;
+        if is_deepest && (length >= MOST_SPARSE * *segments as usize || depth == MOST_DEPTH) {
+            return Err(Error::other("too many keys have nearly the same hash"));
+        }
+        let (chunk, place, chunk_segments) = chunk_of(*segments);
+        let new = chunk << LARGEST | place;
+        let adds_chunk = place == 0;
+        let adds_table = adds_chunk && chunk >= 1 << FIRST_CHUNKS && chunk.is_power_of_two();
+        let needed = Needed {
+            chunk_table: if adds_table { chunk as usize } else { 0 },
+            chunk: if adds_chunk { chunk_segments } else { 0 },
+            directory: if is_deepest { length } else { 0 },
+        };
+        if needed.bytes() > 0 && !take(needed.bytes()) {
+            return Err(Error::other(
+                "the budget of local memory is exhausted: the index has no room for another record",
+            ));
+        }
+        self.bytes.fetch_add(needed.bytes(), Ordering::Relaxed);
+        if adds_table {
+            let (part, _) = Doubling::<Chunk, FIRST_CHUNKS>::part(chunk);
+            self.chunks.double(part, (0..chunk).map(|_| Chunk::new()));
+        }
+        if adds_chunk {
+            self.chunks.get(chunk).get_or_init(|| (0..chunk_segments).map(|_| Segment::default()).collect());
+        }
+        if is_deepest {
+            let copied = (0..length as u32).map(|index| self.directory.get(index).load(Ordering::Relaxed));
+            let (part, _) = Doubling::<AtomicU32, FIRST_BITS>::part(length as u32);
+            self.directory.double(part, copied.map(AtomicU32::new));
+            self.depth.store(depth + 1, Ordering::Release);
+        }
+        *segments += 1;
+        old.divide(&mut lock(&self.segment(new).0));
+        // Nobody has come to the new one before.
+        let step = 1_usize << old.depth();
+        let high = old.position() as usize | step >> 1;
+        for index in (high..1 << self.depth.load(Ordering::Relaxed)).step_by(step) {
+            self.directory.get(index as u32).store(new, Ordering::Release);
+        }
+        Ok(())
     }
 
-    /// Returns the bytes that it takes.
+    /// Returns the bytes that it has allocated.
     pub(crate) fn bytes(&self) -> usize {
-        self.sum(Shard::bytes) + size_of_val(&*self.shards)
+        self.bytes.load(Ordering::Relaxed)
     }
+}
 
-    fn sum(&self, of: impl Fn(&Shard) -> usize) -> usize {
-        self.shards.iter().map(|shard| of(&shard.lock().unwrap_or_else(PoisonError::into_inner))).sum()
+impl Entries {
+    /// Moves the entries to an empty segment that have the next bit of the hash.
+    fn divide(&mut self, high: &mut Self) {
+        let (depth, position) = (self.depth(), self.position());
+        let bit = 1_u32 << (depth - FIRST_BITS);
+        let all = std::mem::replace(self, Self::new(depth + 1, position));
+        *high = Self::new(depth + 1, position | 1 << depth);
+        for slot in slots(all.used) {
+            let half = if all.hashes[slot] & bit == 0 { &mut *self } else { &mut *high };
+            half.push(all.hashes[slot], all.places[slot]);
+        }
     }
 }
 
@@ -347,13 +475,57 @@ mod tests {
     use super::*;
 
     fn place(number: u64) -> Place {
-        Place { page: number as u32, first: (number >> 3) as u16, words: 7 }
+        Place {
+            page: number as u32,
+            first: (number >> 3) as u16,
+            words: 7,
+            is_encrypted: number.is_multiple_of(3),
+        }
+    }
+
+    fn insert(index: &Index, hash: u64, place: Place) -> farfield::Result<()> {
+        loop {
+            let mut entries = index.lock(hash);
+            if !entries.is_full() {
+                entries.insert(hash, place);
+                return Ok(());
+            }
+            index.divide(entries, |_| true)?;
+        }
     }
 
     #[test]
     fn a_place_is_a_word() {
-        let place = Place { page: u32::MAX - 1, first: 2047, words: u16::MAX };
-        assert_eq!(Place::of_word(place.to_word()), place);
+        for is_encrypted in [false, true] {
+            let place = Place { page: u32::MAX - 1, first: 2047, words: 2045, is_encrypted };
+            assert_eq!(Place::of_word(place.to_word()), place);
+        }
+    }
+
+    #[test]
+    fn chunks_have_all_segments_in_turn_and_few_that_are_not_used() {
+        let (mut chunks, mut end) = (0, 0);
+        for segment in 0..1_u32 << 16 {
+            let (chunk, place, size) = chunk_of(segment);
+            if segment == end {
+                (chunks, end) = (chunks + 1, segment + size as u32);
+                assert!(place == 0 && (segment == 0 || size == 256 || end - segment <= segment / 16));
+            }
+            assert_eq!((chunk, place), (chunks - 1, size as u32 - (end - segment)));
+        }
+    }
+
+    #[test]
+    fn a_group_is_a_line() {
+        let mut next = 0;
+        for line in 0..8 {
+            let (first, end) = Entries::group(line << 29 | 5);
+            assert_eq!(first, next);
+            let [begin, last] = [first, end - 1].map(|slot| (PLACES_AT + 8 * slot) / 64);
+            assert!(begin == line as usize && last == begin);
+            next = end;
+        }
+        assert_eq!(next, SLOTS);
     }
 
     #[test]
@@ -362,48 +534,125 @@ mod tests {
         let mut rng = SmallRng::seed_from_u64(1);
         for number in 0..100_000 {
             let hash: u64 = rng.random();
-            assert!(index.shard(hash).insert(hash, place(number)));
+            insert(&index, hash, place(number)).unwrap();
             expected.insert(hash, place(number));
         }
-        assert_eq!(index.records(), expected.len());
         let bytes = index.bytes() / expected.len();
         assert!((16..=24).contains(&bytes), "{bytes} bytes a record");
         for (number, (hash, old)) in expected.iter_mut().enumerate() {
             let new = place(number as u64 + 1_000_000);
-            let mut shard = index.shard(*hash);
-            assert!(shard.find(*hash).any(|found| found == *old));
-            let entry = shard.entry(*hash, *old).unwrap();
-            shard.replace(entry, new);
-            assert!(shard.entry(*hash, *old).is_none());
+            let mut entries = index.lock(*hash);
+            assert!(entries.find(*hash).any(|found| found == *old));
+            let slot = entries.slot(*hash, *old).unwrap();
+            entries.replace(slot, new);
+            assert!(entries.slot(*hash, *old).is_none());
             *old = new;
         }
         for (hash, old) in &expected {
-            let mut shard = index.shard(*hash);
-            let entry = shard.entry(*hash, *old).unwrap();
-            shard.remove(entry);
-            assert!(shard.entry(*hash, *old).is_none());
-            assert!(!shard.find(*hash).any(|found| found == *old));
+            let mut entries = index.lock(*hash);
+            let slot = entries.slot(*hash, *old).unwrap();
+            entries.remove(slot);
+            assert!(entries.slot(*hash, *old).is_none());
+            assert!(!entries.find(*hash).any(|found| found == *old));
         }
-        assert_eq!(index.records(), 0);
+    }
+
+    #[test]
+    fn the_directory_leads_to_the_segment_of_each_of_its_entries() {
+        let index = Index::new();
+        let mut rng = SmallRng::seed_from_u64(2);
+        for number in 0..50_000 {
+            insert(&index, rng.random(), place(number)).unwrap();
+        }
+        let depth = index.depth.load(Ordering::Relaxed);
+        let mut entries_of = HashMap::new();
+        for position in 0..1 << depth {
+            let number = index.directory.get(position).load(Ordering::Relaxed);
+            let entries = index.segment(number).0.lock().unwrap();
+            assert!(entries.has(position) && entries.depth() <= depth);
+            *entries_of.entry(number).or_insert(0_u64) += 1 << entries.depth();
+        }
+        assert_eq!(entries_of.len(), *index.growth.lock().unwrap() as usize);
+        // A segment of half as many bits has twice as many entries.
+        assert!(entries_of.values().all(|entries| *entries == 1 << depth));
+    }
+
+    /// Threads that divide segments, and double the directory, while others look up and remove what they have added.
+    #[test]
+    fn no_record_is_lost_while_segments_are_divided() {
+        const THREADS: u64 = 4;
+        let index = &Index::new();
+        let bytes = &AtomicUsize::new(index.bytes());
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                scope.spawn(move || {
+                    let mut rng = SmallRng::seed_from_u64(thread);
+                    let mut mine = Vec::new();
+                    for number in 0..20_000 {
+                        let (hash, place) = (rng.random(), place(number * THREADS + thread));
+                        loop {
+                            let mut entries = index.lock(hash);
+                            if !entries.is_full() {
+                                break entries.insert(hash, place);
+                            }
+                            let take = |more| bytes.fetch_add(more, Ordering::Relaxed) < usize::MAX;
+                            index.divide(entries, take).unwrap();
+                        }
+                        mine.push((hash, place));
+                        let (hash, place) = mine[rng.random_range(0..mine.len())];
+                        assert!(index.lock(hash).slot(hash, place).is_some());
+                        if number % 4 == 3 {
+                            let (hash, place) = mine.swap_remove(rng.random_range(0..mine.len()));
+                            let mut entries = index.lock(hash);
+                            let slot = entries.slot(hash, place).unwrap();
+                            entries.remove(slot);
+                        }
+                    }
+                    for (hash, place) in mine {
+                        assert!(index.lock(hash).slot(hash, place).is_some());
+                    }
+                });
+            }
+        });
+        assert_eq!(index.bytes(), bytes.load(Ordering::Relaxed), "what was taken is what was allocated");
     }
 
     #[test]
     fn equal_hashes_are_kept_apart_by_their_places_up_to_a_limit() {
         let index = Index::new();
-        let mut shard = index.shard(7);
         for number in 0..SLOTS as u64 {
-            assert!(shard.insert(7, place(number)));
+            insert(&index, 7, place(number)).unwrap();
         }
-        assert_eq!(shard.find(7).count(), SLOTS);
-        assert!(!shard.insert(7, place(99)));
+        assert_eq!(index.lock(7).find(7).count(), SLOTS);
+        let error = insert(&index, 7, place(99)).unwrap_err().to_string();
+        assert!(error.contains("nearly the same hash"), "{error}");
+        let mut entries = index.lock(7);
         // Of its group or not, the entry is the one with that place; and another hash has none there.
         for number in 0..SLOTS as u64 {
-            let entry = shard.entry(7, place(number)).unwrap();
-            shard.replace(entry, place(number + 100));
+            let slot = entries.slot(7, place(number)).unwrap();
+            entries.replace(slot, place(number + 100));
             assert!(
-                shard.entry(7, place(number)).is_none() && shard.entry(15, place(number + 100)).is_none()
+                entries.slot(7, place(number)).is_none() && entries.slot(15, place(number + 100)).is_none()
             );
         }
-        assert_eq!(shard.find(7).count(), SLOTS);
+        assert_eq!(entries.find(7).count(), SLOTS);
+    }
+
+    #[test]
+    fn nothing_is_allocated_that_was_not_taken() {
+        let index = Index::new();
+        let error = loop {
+            let (before, hash) = (index.bytes(), 7);
+            let mut entries = index.lock(hash);
+            if !entries.is_full() {
+                entries.insert(hash, place(1));
+                continue;
+            }
+            let refused = index.divide(entries, |_| false).unwrap_err();
+            assert_eq!(index.bytes(), before);
+            break refused.to_string();
+        };
+        assert!(error.contains("budget"), "{error}");
+        assert_eq!(index.lock(7).find(7).count(), SLOTS);
     }
 }

@@ -27,7 +27,7 @@
 //!
 //! # Why a rebuild misses no update, and a death undoes none
 //!
-//! A record is added, and the one that it replaces is buried, under the lock of its part of the index: so operations on a key change far memory in the order in which they change the index, and a rebuild copies no
+//! A record is added, and the one that it replaces is buried, under the lock of its segment of the index: so operations on a key change far memory in the order in which they change the index, and a rebuild copies no
 //! record that another write has replaced. Of the live records of a key in far memory, one is that of the last operation that has returned, and one at most is being written.
 //!
 //! On fabrics where WRITEs overtake each other, three rules keep that order. A record that another thread has added is buried when it has arrived. A record in another segment than the one that replaces it
@@ -39,12 +39,12 @@
 //! | operation | round trips |
 //! |---|---|
 //! | `read` | 0 if the record is in local memory, else 1 |
-//! | `write` | 0, or 1 to compare the key of an old record that is not in local memory; one in a hundred opens a page: 3 more. On networks, 1 more if the old record is in another segment of far memory, or another thread has just written it |
+//! | `write` | 0, or 1 to compare the key of an old record that is not in local memory, for which its first 24 bytes are read, 40 if it is encrypted; one in a hundred opens a page: 3 more. On networks, 1 more if the old record is in another segment of far memory, or another thread has just written it |
 //! | `delete` | as `write` |
 //! | opening | 1 for each 16 pages |
 //!
-//! Where far memory is memory of this process, most of an operation's time are cache misses. A program that knows its next requests gives hints ([`Store::prefetch`], [`Store::prefetch_record`]); `get_many` and
-//! rebuilds have some of their own.
+//! Where far memory is memory of this process, most of an operation's time are cache misses. A program that knows its next requests gives hints ([`Store::hint`]); `get_many` and rebuilds have some of their
+//! own.
 //!
 //! A record takes 8 bytes besides its key and value, up to a multiple of 8; 32 more if it is encrypted. The index takes some 18 bytes of local memory a record.
 //!
@@ -85,4 +85,4 @@ pub use open::Opened;
 pub use options::{Options, Stats};
 pub use pages::FarPage;
 pub use record::{KEY_BYTES, MOST_VALUE_BYTES};
-pub use store::{Store, StoreRoot};
+pub use store::{Hint, Store, StoreRoot};

@@ -233,12 +233,12 @@ impl Store {
         let page = self.pages.add(number, (far, sequence), State::Full, ct.index());
         let mut end = 0;
         for (first, record) in records(&words) {
-            let place = Place { page: number, first: first as u16, words: record.len() as u16 };
             if !record::is_whole(record) {
                 break;
             }
             end = first + record.len();
             let Some(head) = Head::of_word(record[0]).filter(|head| head.is_live()) else { continue };
+            let place = Place::of(number, first, head);
             let key = record::decode(record, false, self.cipher.as_ref())?.key;
             self.pages.count_live(page, place.words);
             self.add_found(&key, &Record { place, head }, g).await?;
@@ -262,15 +262,15 @@ impl Store {
                     if age(&old) > age(new) {
                         return self.bury(new, g);
                     }
-                    let mut shard = self.index.shard(hash);
-                    if let Some(entry) = shard.entry(hash, old.place) {
-                        shard.replace(entry, new.place);
+                    let mut entries = self.index.lock(hash);
+                    if let Some(slot) = entries.slot(hash, old.place) {
+                        entries.replace(slot, new.place);
                         self.count_user(Some(new.head), Some(old.head));
                         return self.bury(&old, g);
                     }
                 }
                 Lookup::Absent(candidates) => {
-                    if let Added::Done = self.insert(hash, &candidates, 0, || Ok(Some(*new)), g)? {
+                    if let Added::Done = self.insert(hash, &candidates, 0, || Ok(Some(*new)))? {
                         return Ok(());
                     }
                 }
@@ -315,7 +315,7 @@ mod tests {
             }
             let place_of = |key: [u8; 16]| {
                 let hash = store.hash(&key);
-                let place = store.index.shard(hash).find(hash).next();
+                let place = store.index.lock(hash).find(hash).next();
                 place.expect("the index has the key")
             };
             let [one, other] = [0, 1].map(|number| place_of(key(number)));

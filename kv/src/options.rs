@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use farfield::{Error, Result};
-use ring::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
+use ring::aead::AES_256_GCM;
 use ring::digest::{SHA256, digest};
 use ring::hkdf::{HKDF_SHA256, Salt};
 
@@ -66,11 +66,13 @@ impl Options {
         let Some(key) = self.key else { return Ok(None) };
         let salt = Salt::new(HKDF_SHA256, &store.map(u64::to_le_bytes).concat());
         let pseudo_random = salt.extract(&key);
-        let derived = pseudo_random.expand(&[b"farfield-kv records"], &AES_256_GCM);
-        let derived = derived.map_err(|_| Error::other("the key can not be used"))?;
+        let mut derived = [0; 32];
+        let unusable = || Error::other("the key can not be used");
+        let expanded = pseudo_random.expand(&[b"farfield-kv records"], &AES_256_GCM);
+        expanded.and_then(|expanded| expanded.fill(&mut derived)).map_err(|_| unusable())?;
         let identity =
             digest(&SHA256, &key).as_ref().first_chunk().map_or(0, |first| u32::from_le_bytes(*first));
-        Ok(Some(Cipher { key: LessSafeKey::new(UnboundKey::from(derived)), identity }))
+        Cipher::new(&derived, identity).map(Some).ok_or_else(unusable)
     }
 }
 

@@ -20,6 +20,7 @@ use std::ops::Index;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crossbeam_utils::CachePadded;
 use farfield::prelude::*;
 use farfield::{Address, GracePeriod, prefetch};
 use scopeguard::guard;
@@ -27,7 +28,7 @@ use scopeguard::guard;
 use crate::error::Fault;
 use crate::index::Place;
 use crate::lists::Lists;
-use crate::record::{self, Cipher, Decoded};
+use crate::record::{Cipher, Decoded};
 use crate::tally::Tally;
 
 /// The words of a page's records. With what the page and its block need besides, it is 16 KiB.
@@ -40,8 +41,9 @@ const REMOVED: u32 = 1 << 31;
 const DOUBTFUL: u32 = 1 << 31;
 /// The most pages.
 pub(crate) const MOST_PAGES: u32 = DOUBTFUL - 1;
-/// The lists of full pages, by how many of their words are live. More would find an emptier page, by a few records, and move pages between lists at more deaths of records.
-const FILLS: u8 = 16;
+/// The lists of full pages, by how many sixteenths of their words are live: of more than thirteen, pages are seldom rebuilt, and all in one list. More lists would find an emptier page, by a few records, and move
+/// pages between them at more deaths of records.
+const FILLS: u8 = 14;
 
 /// A page in far memory.
 #[remote]
@@ -224,7 +226,7 @@ impl Page {
                 }
                 // A place that the index has is within its page.
                 let words = copy.get(usize::from(place.first)..usize::from(place.first + place.words));
-                return Looked::Found(record::decode(words.unwrap_or_default(), is_value_wanted, cipher));
+                return Looked::Found(place.decode(words.unwrap_or_default(), is_value_wanted, cipher));
             }
             Local::Some(kept) => kept,
         };
@@ -232,7 +234,7 @@ impl Page {
             Some(kept) if kept.words.is_empty() => Looked::BeingRead,
             Some(kept) => {
                 kept.was_touched = true;
-                Looked::Found(record::decode(&*kept.words, is_value_wanted, cipher))
+                Looked::Found(place.decode(&*kept.words, is_value_wanted, cipher))
             }
             None => Looked::Far,
         }
@@ -270,20 +272,20 @@ impl Numbers {
     }
 }
 
-/// All pages.
+/// All pages. What threads often write is in cache lines of its own.
 pub(crate) struct Pages {
     table: Box<[Page]>,
-    numbers: Mutex<Numbers>,
+    numbers: CachePadded<Mutex<Numbers>>,
     /// The pages of which something is kept, in the order in which they are looked at. It is locked before what is kept.
-    clock: Mutex<Lists>,
+    clock: CachePadded<Mutex<Lists>>,
     /// The full pages, by how many of their words are live.
-    full: Mutex<Lists>,
+    full: CachePadded<Mutex<Lists>>,
     budget: usize,
     /// More bytes than these are dropped at a time, if there are: then threads seldom wait for each other's evictions.
     dropped_together: usize,
     /// The bytes of local memory that are counted.
-    used: AtomicUsize,
-    pub(crate) count: AtomicUsize,
+    used: CachePadded<AtomicUsize>,
+    pub(crate) count: CachePadded<AtomicUsize>,
     pub(crate) counts: Counts,
     pub(crate) tally: Tally,
 }
@@ -341,16 +343,16 @@ impl Pages {
     pub(crate) fn new(most: u32, budget: usize) -> Self {
         Self {
             table: (0..most).map(Page::vacant).collect(),
-            numbers: Mutex::new(Numbers {
+            numbers: CachePadded::new(Mutex::new(Numbers {
                 free: (0..most).rev().collect(),
                 retired: VecDeque::with_capacity(most as usize),
-            }),
-            clock: Mutex::new(Lists::new(1, most)),
-            full: Mutex::new(Lists::new(FILLS, most)),
+            })),
+            clock: CachePadded::new(Mutex::new(Lists::new(1, most))),
+            full: CachePadded::new(Mutex::new(Lists::new(FILLS, most))),
             budget,
             dropped_together: (budget / 4096).min(4096),
-            used: AtomicUsize::new(0),
-            count: AtomicUsize::new(0),
+            used: CachePadded::default(),
+            count: CachePadded::default(),
             counts: Counts::default(),
             tally: Tally::default(),
         }
@@ -446,7 +448,7 @@ impl Pages {
     }
 
     fn fill_of(live: u64) -> u8 {
-        (live * u64::from(FILLS) / (PAGE_WORDS as u64 + 1)).min(u64::from(FILLS) - 1) as u8
+        (live * 16 / (PAGE_WORDS as u64 + 1)).min(u64::from(FILLS) - 1) as u8
     }
 
     fn list(&self, page: &Page) {
@@ -689,7 +691,7 @@ mod tests {
     }
 
     fn place(page: &Page, first: u16) -> Place {
-        Place { page: page.number, first, words: 3 }
+        Place { page: page.number, first, words: 3, is_encrypted: false }
     }
 
     fn is_here(page: &Page, first: u16) -> bool {

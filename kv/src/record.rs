@@ -15,10 +15,17 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ring::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
+use aes::Aes256;
+use aes::cipher::{BlockCipherEncrypt, KeyInit};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use smallvec::SmallVec;
 
 use crate::error::Fault;
+
+/// The first words of a record, up to its key.
+pub(crate) const fn key_words(is_encrypted: bool) -> usize {
+    1 + (if is_encrypted { HEADER_BYTES } else { 0 } + KEY_BYTES) / 8
+}
 
 /// The bytes of a key.
 pub const KEY_BYTES: usize = 16;
@@ -46,9 +53,29 @@ type Scratch = SmallVec<[u8; 512]>;
 
 /// What records are encrypted by.
 pub(crate) struct Cipher {
-    pub(crate) key: LessSafeKey,
+    key: LessSafeKey,
+    /// The same key: AES itself, which makes the key stream of GCM.
+    block: Aes256,
     /// Stands for the key.
     pub(crate) identity: u32,
+}
+
+impl Cipher {
+    /// `None` if the key can not be used.
+    pub(crate) fn new(key: &[u8; 32], identity: u32) -> Option<Self> {
+        let sealing = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).ok()?);
+        Some(Self { key: sealing, block: Aes256::new(&(*key).into()), identity })
+    }
+
+    /// Decrypts the first 16 bytes of what was encrypted with a nonce: the first block after that of the tag (NIST SP 800-38D).
+    fn decrypt_first(&self, nonce: &[u8], encrypted: &[u8]) -> [u8; 16] {
+        let mut block = [0; 16];
+        block[..NONCE_LEN].copy_from_slice(nonce);
+        block[15] = 2;
+        let mut block = block.into();
+        self.block.encrypt_block(&mut block);
+        std::array::from_fn(|byte| block[byte] ^ encrypted[byte])
+    }
 }
 
 /// The first word of a record.
@@ -127,6 +154,13 @@ impl Words for [u64] {
 
     fn word(&self, index: usize) -> u64 {
         self[index]
+    }
+
+    #[cfg(target_endian = "little")]
+    fn copy_to(&self, first: usize, bytes: &mut [u8]) {
+        let all: &[u8] = bytemuck::cast_slice(self.get(first..).unwrap_or_default());
+        let copied = all.len().min(bytes.len());
+        bytes[..copied].copy_from_slice(&all[..copied]);
     }
 }
 
@@ -222,6 +256,34 @@ pub(crate) fn decode<W: Words + ?Sized>(
     Ok(Decoded { head, key, value })
 }
 
+/// Decodes the key of a record that has so many words, of which only the [first](key_words) are needed.
+///
+/// If the record is encrypted, it is not authenticated: this is for comparing the key with a known one, and who changed it in far memory has made it another one. What the value is, this does not tell.
+pub(crate) fn decode_key<W: Words + ?Sized>(
+    first: &W,
+    words: usize,
+    cipher: Option<&Cipher>,
+) -> Result<Decoded, Fault> {
+    let head = if first.length() == 0 { None } else { Head::of_word(first.word(0)) };
+    let head = head.filter(|head| head.words() == words).ok_or(Fault::NotARecord)?;
+    let mut key = [0; KEY_BYTES];
+    if head.is_encrypted() {
+        let mut bytes = [0; HEADER_BYTES + KEY_BYTES];
+        first.copy_to(1, &mut bytes);
+        let (header, encrypted) = bytes.split_at(HEADER_BYTES);
+        key = cipher_of(header, cipher)?.decrypt_first(&header[4..], encrypted);
+    } else {
+        first.copy_to(1, &mut key);
+    }
+    Ok(Decoded { head, key, value: Vec::new() })
+}
+
+/// Returns the cipher of a record, by the first bytes behind its head.
+fn cipher_of<'c>(header: &[u8], cipher: Option<&'c Cipher>) -> Result<&'c Cipher, Fault> {
+    let cipher = cipher.ok_or(Fault::NoKey)?;
+    if header[..4] == cipher.identity.to_le_bytes() { Ok(cipher) } else { Err(Fault::OtherKey) }
+}
+
 fn head_of<W: Words + ?Sized>(words: &W) -> Result<Head, Fault> {
     let word = if words.length() == 0 { 0 } else { words.word(0) };
     Head::of_word(word).filter(|head| words.length() == head.words()).ok_or(Fault::NotARecord)
@@ -233,15 +295,11 @@ fn decrypt<W: Words + ?Sized>(
     is_value_wanted: bool,
     cipher: Option<&Cipher>,
 ) -> Result<Decoded, Fault> {
-    let cipher = cipher.ok_or(Fault::NoKey)?;
     let mut bytes = Scratch::from_elem(0, HEADER_BYTES + KEY_BYTES + head.value_bytes() + TAG_BYTES);
     words.copy_to(1, &mut bytes);
     let (header, secret) = bytes.split_at_mut(HEADER_BYTES);
-    let (identity, nonce) = header.split_at(4);
-    if identity != cipher.identity.to_le_bytes() {
-        return Err(Fault::OtherKey);
-    }
-    let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Fault::NotARecord)?;
+    let cipher = cipher_of(header, cipher)?;
+    let nonce = Nonce::try_assume_unique_for_key(&header[4..]).map_err(|_| Fault::NotARecord)?;
     let aad = Aad::from(head.constant().to_le_bytes());
     let opened = cipher.key.open_in_place(nonce, aad, secret).map_err(|_| Fault::Tampered)?;
     let (key, value) = opened.split_first_chunk().ok_or(Fault::NotARecord)?;
@@ -251,8 +309,6 @@ fn decrypt<W: Words + ?Sized>(
 
 #[cfg(test)]
 mod tests {
-    use ring::aead::{AES_256_GCM, UnboundKey};
-
     use super::*;
 
     fn decode(words: &[u64], cipher: Option<&Cipher>) -> Result<(Key, Vec<u8>), Fault> {
@@ -260,8 +316,7 @@ mod tests {
     }
 
     fn cipher(byte: u8) -> Cipher {
-        let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &[byte; 32]).unwrap());
-        Cipher { key, identity: u32::from(byte) }
+        Cipher::new(&[byte; 32], byte.into()).unwrap()
     }
 
     #[test]
@@ -278,11 +333,17 @@ mod tests {
             assert_eq!(super::decode(&copy[..], true, None).unwrap(), expected);
             expected.value.clear();
             assert_eq!(super::decode(&copy[..], false, None).unwrap(), expected);
+            assert_eq!(decode_key(&words[..key_words(false)], words.len(), None).unwrap(), expected);
             let (one, other) = (cipher(1), cipher(2));
             let words = encode(&key, &value, Some((&one, [3; NONCE_LEN]))).unwrap();
             assert!(is_whole(&words) && words.len() == words_of(length, true));
             assert!(8 * (words.len() - words_of(length, false)) <= 44);
             assert_eq!(decode(&words, Some(&one)).unwrap(), (key, value));
+            let first = &words[..key_words(true)];
+            assert_eq!(decode_key(first, words.len(), Some(&one)).unwrap().key, key);
+            assert_eq!(decode_key(first, words.len() + 1, Some(&one)), Err(Fault::NotARecord));
+            assert_eq!(decode_key(first, words.len(), Some(&other)), Err(Fault::OtherKey));
+            assert_eq!(decode_key(first, words.len(), None), Err(Fault::NoKey));
             assert_eq!(decode(&words, Some(&other)), Err(Fault::OtherKey));
             assert_eq!(decode(&words, None), Err(Fault::NoKey));
         }

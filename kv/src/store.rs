@@ -1,18 +1,17 @@
 //! The store: what compute threads do.
 
-use std::hash::Hasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use crossbeam_utils::CachePadded;
 use farfield::prelude::*;
 use farfield::{Error, RemotePtr};
 use ring::aead::NONCE_LEN;
 use scopeguard::{ScopeGuard, defer, guard};
-use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
 
 use crate::error::{Fault, invalid};
-use crate::index::{Index, Place};
+use crate::index::{Entries, Index, Place};
 use crate::options::{Options, Stats};
 use crate::pages::{COPY_BYTES, FarPage, Looked, PAGE_WORDS, Page, Pages, State, lock};
 use crate::record::{self, Cipher, Decoded, Head, KEY_BYTES, Key, MOST_VALUE_BYTES};
@@ -83,6 +82,7 @@ struct Filling {
 
 /// Where a thread adds records: new ones, or those of pages that it rebuilds.
 #[derive(Default)]
+#[repr(align(128))] // two lines: processors fetch them in pairs
 pub(crate) struct Lane {
     filling: Mutex<Option<Filling>>,
     /// The page that was filled before, if its WRITEs may not be over. Changed only by the task that opens a page.
@@ -138,8 +138,8 @@ pub struct Store {
     pub(crate) pages: Pages,
     pub(crate) cipher: Option<Cipher>,
     pub(crate) openings: u32,
-    nonces: AtomicU64,
-    secret: (u64, u64),
+    nonces: CachePadded<AtomicU64>,
+    secret: [u128; 3],
     /// For each thread one for new records, and one for those of pages that are rebuilt.
     lanes: Box<[[Lane; 2]]>,
     pub(crate) sequence: AtomicU64,
@@ -156,6 +156,62 @@ pub struct Store {
     /// True once a WRITE has failed.
     has_failed: AtomicBool,
     is_closed: AtomicBool,
+}
+
+/// A key that will be accessed soon: a hint, which changes nothing but time. Its steps ask the processor for memory of which the next one knows by what it has asked for; so between them, and before the
+/// access, other work is done, for example the same steps for other keys.
+///
+/// ```
+/// # use farfield::prelude::*;
+/// # use farfield_kv::Store;
+/// # async fn sizes(keys: &[[u8; 16]], store: &Store, ct: &ComputeThread) -> farfield::Result<usize> {
+/// // While one key is read, the next one's record comes to the processor's cache, and the index's entry of the one after that.
+/// let mut hints: Vec<_> = keys.iter().take(2).map(|key| store.hint(key)).collect();
+/// let mut bytes = 0;
+/// for (number, key) in keys.iter().enumerate() {
+///     if let Some(next) = hints.get_mut(number + 1) {
+///         next.look_up();
+///         next.fetch(true, ct);
+///     }
+///     hints.extend(keys.get(number + 2).map(|key| store.hint(key)));
+///     bytes += store.read(key, ct).await?.map_or(0, |value| value.len());
+/// }
+/// # Ok(bytes)
+/// # }
+/// ```
+pub struct Hint<'s> {
+    store: &'s Store,
+    hash: u64,
+    place: Option<Place>,
+}
+
+impl Hint<'_> {
+    /// Looks the key up in the index, and asks the processor for what is known of its record's page. No round trip.
+    pub fn look_up(&mut self) {
+        self.place = self.store.index.lock(self.hash).guess(self.hash);
+        if let Some(place) = self.place {
+            farfield::prefetch(&self.store.pages[place.page]);
+        }
+    }
+
+    /// Asks the processor for the record that [`look_up`](Self::look_up) has found, if that is in memory of this process: for all of it if the value is wanted, and else for the key, with which a write or a
+    /// deletion compares its own. No round trip.
+    pub fn fetch(&self, is_value_wanted: bool, ct: &ComputeThread) {
+        let Some(place) = self.place else { return };
+        let page = &self.store.pages[place.page];
+        if page.prefetch(place) {
+            return;
+        }
+        if let Some(word) = page.far().words().at(place.first.into()).immediate(ct) {
+            word.prefetch(place.words_read(is_value_wanted).into());
+        }
+    }
+}
+
+impl std::fmt::Debug for Hint<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hint").finish_non_exhaustive()
+    }
 }
 
 /// A record in a page.
@@ -226,8 +282,10 @@ impl Store {
             pages: Pages::new(most_pages, options.local_bytes),
             cipher: options.cipher(identity)?,
             openings,
-            nonces: AtomicU64::new(0),
-            secret: (ct.random(), ct.random()),
+            nonces: CachePadded::default(),
+            secret: std::array::from_fn(|_| {
+                u128::from(ct.random::<u64>()) << 64 | u128::from(ct.random::<u64>())
+            }),
             lanes: (0..threads).map(|_| [false, true].map(Lane::new)).collect(),
             sequence: AtomicU64::new(0),
             most_percent: 100 + u64::from(options.rebuild_percent),
@@ -302,9 +360,10 @@ impl Store {
             loop {
                 let Lookup::Present(found) = self.find(key, hash, false, g).await? else { return Ok(false) };
                 self.wait_for(&found.record, g).await?;
-                let mut shard = self.index.shard(hash);
-                if let Some(entry) = shard.entry(hash, found.record.place) {
-                    shard.remove(entry);
+                let mut entries = self.index.lock(hash);
+                if let Some(slot) = entries.slot(hash, found.record.place) {
+                    entries.remove(slot);
+                    self.pages.tally.subtract(|part| &part.records, 1);
                     self.count_user(None, Some(found.record.head));
                     self.bury(&found.record, g)?;
                     break;
@@ -315,31 +374,13 @@ impl Store {
         Ok(true)
     }
 
-    /// Tells the store that a key will be accessed soon: a hint, which changes nothing but time. A program that knows its next request before the one before has ended, as a server does that has received
-    /// several, saves most of the time that the processor waits for the index. No round trip.
-    pub fn prefetch(&self, key: &[u8]) {
-        if let Ok(key) = key.try_into() {
-            self.index.prefetch(self.hash(key));
-        }
-    }
-
-    /// A second hint, some time after [`prefetch`](Self::prefetch): it looks the key up in the index, and asks the processor for the record, if that is in memory of this process. Without the first hint it
-    /// waits for the index itself. No round trip.
-    pub fn prefetch_record(&self, key: &[u8], ct: &ComputeThread) {
-        let Ok(key) = key.try_into() else { return };
-        let hash = self.hash(key);
-        let found = self.index.shard(hash).find(hash).next();
-        let Some(place) = found else { return };
-        let page = &self.pages[place.page];
-        if !page.prefetch(place) {
-            // A word of each cache line.
-            let first = u64::from(place.first);
-            for index in (first..first + u64::from(place.words)).step_by(8) {
-                if let Some(word) = page.far().words().at(index).immediate(ct) {
-                    word.prefetch();
-                }
-            }
-        }
+    /// Tells the store that a key will be accessed soon, and asks the processor for where it is in the index. A program that knows its next requests before one has ended, as a server does that has received
+    /// several, saves most of the time that the processor waits for memory: see [`Hint`]. No round trip.
+    pub fn hint(&self, key: &[u8]) -> Hint<'_> {
+        // No other keys are found.
+        let hash = key.try_into().map_or(0, |key| self.hash(key));
+        self.index.prefetch(hash);
+        Hint { store: self, hash, place: None }
     }
 
     /// Returns the values of several keys. The round trips of the slowest.
@@ -347,8 +388,12 @@ impl Store {
     /// # Errors
     /// Those of [`read`](Self::read).
     pub async fn get_many(&self, keys: &[&[u8]], ct: &ComputeThread) -> Result<Vec<Option<Vec<u8>>>> {
-        for key in keys {
-            self.prefetch(key);
+        let mut hints: SmallVec<[Hint<'_>; 16]> = keys.iter().map(|key| self.hint(key)).collect();
+        for hint in &mut hints {
+            hint.look_up();
+        }
+        for hint in &hints {
+            hint.fetch(true, ct);
         }
         ct.tasks(keys.len(), async |task| self.read(keys[task], ct).await).await
     }
@@ -360,7 +405,7 @@ impl Store {
         let far_bytes = (self.pages.count.load(Ordering::Relaxed) * COPY_BYTES) as u64;
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Stats {
-            records: self.index.records() as u64,
+            records: tally.sum(|part| &part.records),
             user_bytes: tally.sum(|part| &part.user_bytes),
             live_bytes,
             dead_bytes: far_bytes.saturating_sub(live_bytes),
@@ -409,10 +454,20 @@ impl Store {
     }
 
     /// Hashes a key by a secret of this process, so that no user can choose keys of equal hashes.
+    ///
+    /// Two keys have equal hashes with a probability of `2^-64`, whoever has chosen them without having seen hashes, which nobody is told: the upper half of the sum is strongly universal (Lemire and Kaser, "Strongly
+    /// universal string hashing is fast", 2014). The sums of keys that are consecutive numbers are at equal distances, which would fill all segments of the index at the same time: so their bits are mixed.
+    #[inline]
     pub(crate) fn hash(&self, key: &Key) -> u64 {
-        let mut hasher = SipHasher13::new_with_keys(self.secret.0, self.secret.1);
-        hasher.write(key);
-        hasher.finish()
+        let [first, second, third] = self.secret;
+        let all = u128::from_le_bytes(*key);
+        let [low, high] = [all as u64, (all >> 64) as u64].map(u128::from);
+        let sum = third.wrapping_add(first.wrapping_mul(low)).wrapping_add(second.wrapping_mul(high));
+        // The finaliser of MurmurHash3, by which no two words become the same.
+        let mut hash = (sum >> 64) as u64;
+        hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        hash = (hash ^ hash >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        hash ^ hash >> 33
     }
 
     /// Looks for the record of a key. It takes effect when it asks the index. The records' pages may be removed afterwards, but the guard protects them, and keeps their numbers from being given to others.
@@ -423,7 +478,19 @@ impl Store {
         is_value_wanted: bool,
         g: &Guard<'_>,
     ) -> Result<Lookup> {
-        let candidates: Candidates = self.index.shard(hash).find(hash).collect();
+        let candidates: Candidates = self.index.lock(hash).find(hash).collect();
+        self.find_in(candidates, key, hash, is_value_wanted, g).await
+    }
+
+    /// Looks for the record of a key among those to which the index leads for its hash.
+    async fn find_in(
+        &self,
+        candidates: Candidates,
+        key: &Key,
+        hash: u64,
+        is_value_wanted: bool,
+        g: &Guard<'_>,
+    ) -> Result<Lookup> {
         for place in &candidates {
             let Decoded { head, key: found, value } = self.look(*place, is_value_wanted, g).await?;
             if found == *key {
@@ -458,11 +525,15 @@ impl Store {
         // One that is only changed is not read again.
         let reading = if is_value_wanted { self.pages.reads(page, place.first, place.words) } else { None };
         self.pages.tally.add(|part| &part.reads, 1);
-        let range = u64::from(place.first)..u64::from(place.first) + u64::from(place.words);
+        let first = u64::from(place.first);
+        let range = first..first + u64::from(place.words_read(is_value_wanted));
         let pending = self.pages.tally.counted(|part| &part.pending_reads);
         let words = g.chain(op::load_range(page.far().words(), range)).submit().await?;
         drop(pending);
-        let found = record::decode(&words[..], is_value_wanted, cipher)?;
+        let found = place.decode(&words[..], is_value_wanted, cipher)?;
+        if found.head.is_encrypted() != place.is_encrypted {
+            return Err(Fault::Tampered.into());
+        }
         if let Some(reading) = reading {
             reading.keep(words);
         }
@@ -516,16 +587,28 @@ impl Store {
         g: &Guard<'_>,
     ) -> Result<Option<bool>> {
         loop {
-            let (added, old) = match self.find(key, hash, false, g).await? {
-                Lookup::Present(Found { record: old, .. }) => {
-                    self.wait_for(&old, g).await?;
-                    (self.replace(lane, hash, &old, record, g)?, Some(old))
+            let append = || self.append(lane, record, g);
+            let looked = {
+                let entries = self.index.lock(hash);
+                let candidates: Candidates = entries.find(hash).collect();
+                if candidates.is_empty() && !only_present {
+                    Err(self.insert_into(entries, hash, self.left_bytes, append)?)
+                } else {
+                    Ok(candidates)
                 }
-                Lookup::Absent(_) if only_present => return Ok(Some(false)),
-                Lookup::Absent(candidates) => {
-                    let append = || self.append(lane, record, g);
-                    (self.insert(hash, &candidates, self.left_bytes, append, g)?, None)
-                }
+            };
+            let (added, old) = match looked {
+                Err(added) => (added, None),
+                Ok(candidates) => match self.find_in(candidates, key, hash, false, g).await? {
+                    Lookup::Present(Found { record: old, .. }) => {
+                        self.wait_for(&old, g).await?;
+                        (self.replace(lane, hash, &old, record, g)?, Some(old))
+                    }
+                    Lookup::Absent(_) if only_present => return Ok(Some(false)),
+                    Lookup::Absent(candidates) => {
+                        (self.insert(hash, &candidates, self.left_bytes, append)?, None)
+                    }
+                },
             };
             match (added, old) {
                 (Added::Unburied, Some(record)) => {
@@ -542,13 +625,13 @@ impl Store {
 
     /// Adds a record in place of another one.
     ///
-    /// The part of the index is locked meanwhile, so operations on a key change far memory in the order in which they change the index. At any time, one record of a key is live that an operation has written
+    /// The segment of the index is locked meanwhile, so operations on a key change far memory in the order in which they change the index. At any time, one record of a key is live that an operation has written
     /// which has returned, and one that is just being written.
     fn replace(&self, lane: &Lane, hash: u64, old: &Record, record: &[u64], g: &Guard<'_>) -> Result<Added> {
-        let mut shard = self.index.shard(hash);
-        let Some(entry) = shard.entry(hash, old.place) else { return Ok(Added::Changed) };
+        let mut entries = self.index.lock(hash);
+        let Some(slot) = entries.slot(hash, old.place) else { return Ok(Added::Changed) };
         let Some(new) = self.append(lane, record, g)? else { return Ok(Added::Full) };
-        shard.replace(entry, new.place);
+        entries.replace(slot, new.place);
         self.count_user(Some(new.head), Some(old.head));
         self.forget(old);
         if !g.is_immediate() && self.segment_of(&new) != self.segment_of(old) {
@@ -570,34 +653,32 @@ impl Store {
         candidates: &Candidates,
         left: usize,
         append: impl FnOnce() -> Result<Option<Record>>,
-        g: &Guard<'_>,
     ) -> Result<Added> {
-        let mut shard = self.index.shard(hash);
-        if !shard.find(hash).eq(candidates.iter().copied()) {
+        let entries = self.index.lock(hash);
+        if entries.find(hash).eq(candidates.iter().copied()) {
+            self.insert_into(entries, hash, left, append)
+        } else {
+            Ok(Added::Changed)
+        }
+    }
+
+    /// Adds a record to a segment of the index.
+    fn insert_into(
+        &self,
+        mut entries: MutexGuard<'_, Entries>,
+        hash: u64,
+        left: usize,
+        append: impl FnOnce() -> Result<Option<Record>>,
+    ) -> Result<Added> {
+        if entries.is_full() {
+            self.index.divide(entries, |bytes| self.pages.take_for_good(bytes, left))?;
             return Ok(Added::Changed);
         }
-        let growth = shard.growth(hash);
-        if growth > 0 && !self.pages.take_for_good(growth, left) {
-            return Err(Error::other(
-                "the budget of local memory is exhausted: the index has no room for another record",
-            ));
-        }
-        let before = if growth > 0 { shard.bytes() } else { 0 };
-        let added = match append() {
-            Ok(Some(new)) if shard.insert(hash, new.place) => {
-                self.count_user(Some(new.head), None);
-                Ok(Added::Done)
-            }
-            Ok(Some(new)) => {
-                self.bury(&new, g).and_then(|()| Err(Error::other("too many keys have nearly the same hash")))
-            }
-            Ok(None) => Ok(Added::Full),
-            Err(error) => Err(error),
-        };
-        if growth > 0 {
-            self.pages.give(growth - (shard.bytes() - before).min(growth));
-        }
-        added
+        let Some(new) = append()? else { return Ok(Added::Full) };
+        entries.insert(hash, new.place);
+        self.pages.tally.add(|part| &part.records, 1);
+        self.count_user(Some(new.head), None);
+        Ok(Added::Done)
     }
 
     /// Counts the bytes of a record to which the index leads now, and of the one to which it has led before.
@@ -629,7 +710,7 @@ impl Store {
         let Some(to) = copy.get(first..first + record.len()) else { return Ok(None) };
         to.iter().zip(record).for_each(|(to, word)| to.store(*word, Ordering::Relaxed));
         page.set_used(first + record.len());
-        let place = Place { page: page.number, first: first as u16, words: record.len() as u16 };
+        let place = Place::of(page.number, first, head);
         let posted = g.chain(op::store_range(page.far().words(), first as u64, record)).post();
         if let Err(error) = posted {
             // Behind a gap no record would be found again.
@@ -844,10 +925,15 @@ impl Store {
     /// The caller's operation has taken effect, whatever becomes of this: an error of a WRITE is noted, and the lack of room is noticed by those who need it.
     async fn tidy(&self, ct: &ComputeThread) {
         let excess = self.look_for_excess();
+        if excess > 0 {
+            // In a box: most operations have nothing to do here, and theirs is the smaller future.
+            Box::pin(self.rebuild_one_of(excess, ct)).await;
+        }
+    }
+
+    async fn rebuild_one_of(&self, excess: u64, ct: &ComputeThread) {
         let one_more = |tasks| (tasks < excess).then_some(tasks + 1);
-        if excess == 0
-            || self.rebuilding.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err()
-        {
+        if self.rebuilding.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
             return;
         }
         defer! { self.rebuilding.fetch_sub(1, Ordering::Relaxed); }
@@ -972,7 +1058,7 @@ impl Store {
                 return Ok(());
             }
             for (first, words, head, hash) in moving.drain(..) {
-                let place = Place { page: page.number, first: first as u16, words: words.len() as u16 };
+                let place = Place::of(page.number, first, head);
                 let record = Record { place, head };
                 loop {
                     match self.replace(lane, hash, &record, words, g)? {

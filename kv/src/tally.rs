@@ -44,6 +44,8 @@ thread_local! {
 #[derive(Default)]
 #[repr(align(128))] // two lines: processors fetch them in pairs
 pub(crate) struct Part {
+    /// Records to which the index leads.
+    pub(crate) records: AtomicU64,
     /// The bytes of keys and values of the records to which the index leads.
     pub(crate) user_bytes: AtomicU64,
     /// The words of live records.

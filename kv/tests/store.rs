@@ -89,14 +89,19 @@ fn hints_change_nothing() {
             }
             let (before, made) = (store.stats(), ct.metrics());
             for number in 0..4000 {
-                store.prefetch(&key(number));
-                store.prefetch_record(&key(number), ct);
+                let mut hint = store.hint(&key(number));
+                hint.fetch(true, ct);
+                hint.look_up();
+                hint.fetch(number % 2 == 0, ct);
             }
-            store.prefetch(b"short");
-            store.prefetch_record(b"short", ct);
+            let mut hint = store.hint(b"short");
+            hint.look_up();
+            hint.fetch(true, ct);
             assert_eq!((store.stats(), (ct.metrics() - made).reads), (before, 0));
             for number in 0..4000 {
-                store.prefetch_record(&key(number), ct);
+                let mut hint = store.hint(&key(number));
+                hint.look_up();
+                hint.fetch(number % 2 == 0, ct);
                 let expected = (number < 3000).then(|| vec![number as u8; 200]);
                 assert_eq!(store.read(&key(number), ct).await?, expected);
             }

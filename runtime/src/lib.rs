@@ -139,7 +139,7 @@ pub use delegation::Serde;
 pub use delegation::{Context, Reaction, Request, StoredTrust, Trust};
 pub use epoch::{LocalEpoch, LocalGuard, LocalThread};
 pub use error::{Error, HeldBackBy, PointerFault, Result};
-pub use farfield_fabric::prefetch;
+pub use farfield_fabric::{prefetch, prefetch_line};
 /// Implements [`Message`](trait@Message): the type can be sent to another compute thread, as an argument or a result of a [request](Trust). For structs and
 /// enums whose fields are messages.
 ///

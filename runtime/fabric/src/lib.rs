@@ -93,7 +93,7 @@ pub use contents::{Contents, Departure};
 pub use endpoint::{Endpoint, Posted, Ticket};
 pub use error::{Error, Result};
 pub use park::Parker;
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_line};
 #[cfg(any(target_os = "linux", feature = "_verbs"))]
 pub use status::NodeStatus;
 #[cfg(any(target_os = "linux", feature = "_verbs"))]

@@ -14,6 +14,9 @@ use crate::memory::worker::Worker;
 use crate::session::ComputeThread;
 use farfield_words::{Address, Word};
 
+/// The words of a cache line.
+const LINE_WORDS: usize = 8;
+
 /// A word that a thread accesses without waiting: see [`Place::immediate`].
 ///
 /// The operations are those of the [`Place`]: sequentially consistent, and counted by [`ComputeThread::metrics`].
@@ -60,10 +63,13 @@ impl<T: Word> Immediate<'_, T> {
         Ok(from_word(self.at, self.word.load(Ordering::SeqCst))?)
     }
 
-    /// Asks the processor to load the word into its cache, with the words beside it. A hint: it changes nothing but time, and is not counted.
+    /// Asks the processor to load so many words into its cache, from this one on. A hint: it changes nothing but time, and is not counted.
     #[inline]
-    pub fn prefetch(&self) {
-        farfield_fabric::prefetch(self.word);
+    pub fn prefetch(&self, words: usize) {
+        let first = std::ptr::from_ref(self.word);
+        for line in (0..words).step_by(LINE_WORDS).chain(words.checked_sub(1)) {
+            farfield_fabric::prefetch_line(first.wrapping_add(line).cast());
+        }
     }
 
     /// Replaces the value by `new` if it is `current`. Returns the previous value, as `Ok` if it was replaced.

@@ -18,7 +18,7 @@ async fn its_operations_are_those_of_the_place(ct: &ComputeThread) -> Result<()>
     assert_eq!(count.compare_exchange(3, 4)?, Ok(3));
     assert_eq!(count.compare_exchange(3, 5)?, Err(4));
     // A hint is no operation.
-    count.prefetch();
+    count.prefetch(1);
     let made = ct.metrics() - before;
     assert_eq!((made.reads, made.cas, made.cas_failed), (1, 2, 1), "they are counted");
     assert_eq!(cells.count().load(ct).await?, 4);

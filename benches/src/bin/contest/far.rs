@@ -99,7 +99,7 @@ impl Run<'_> {
         let workers = ct.tasks(workers.len(), async |task| {
             let mut worker = workers[task].take().ok_or_else(|| Error::other("a worker is missing"))?;
             worker.begin(phase);
-            self.work(&mut worker, store, ct).await?;
+            self.work(&mut worker, phase == Phase::Hot, store, ct).await?;
             Ok(worker)
         });
         let workers = workers.await?;
@@ -122,20 +122,29 @@ impl Run<'_> {
         Ok(workers)
     }
 
-    async fn work(&self, worker: &mut Worker<'_>, store: &Store, ct: &ComputeThread) -> Result<()> {
+    async fn work(
+        &self,
+        worker: &mut Worker<'_>,
+        is_hot: bool,
+        store: &Store,
+        ct: &ComputeThread,
+    ) -> Result<()> {
         let (mut latencies, mut requests) = (latencies(), 0_u64);
         // A request's time begins when the one before ends: so the clock is read once, and its time has that of making the request.
         let mut began = ct.now();
         // The next ones are known before one is carried out, as those are that a thread sends to a server at once.
         let (mut next, mut after) = (worker.next(), worker.next());
+        let hint_of = |request: &Option<Request>| request.as_ref().map(|request| store.hint(request.key()));
+        let mut hint = hint_of(&after);
         while let Some(request) = next {
             next = std::mem::replace(&mut after, worker.next());
-            // Most records that are written are new.
-            if let Some(Request::Read { key, .. } | Request::Delete { key }) = &next {
-                store.prefetch_record(key, ct);
-            }
-            if let Some(after) = &after {
-                store.prefetch(after.key());
+            let hinted = std::mem::replace(&mut hint, hint_of(&after));
+            // Only in the hot phase are records written that are there.
+            if let (Some(next), Some(mut hint)) = (&next, hinted)
+                && (is_hot || !matches!(next, Request::Write { .. }))
+            {
+                hint.look_up();
+                hint.fetch(matches!(next, Request::Read { .. }), ct);
             }
             ct.compute(OWN_WORK);
             let answer = match &request {

@@ -66,8 +66,8 @@ pub(super) const BUGS: &[Planted] = &[
         name: "kv_replaces_a_record_that_is_not_current",
         structure: Structure::SmallKeyValueStore,
         edits: &[(
-            "let Some(entry) = shard.entry(hash, old.place) else",
-            "let Some(entry) = shard.find(hash).next().and_then(|place| shard.entry(hash, place)) else",
+            "let Some(slot) = entries.slot(hash, old.place) else",
+            "let Some(slot) = entries.find(hash).next().and_then(|place| entries.slot(hash, place)) else",
         )],
         invariant: "a record is replaced only if the index leads to it",
         why: "a rebuild, or another write, misses an update in between",
@@ -78,9 +78,9 @@ pub(super) const BUGS: &[Planted] = &[
         name: "kv_counts_a_dead_record_twice",
         structure: Structure::SmallKeyValueStore,
         edits: &[(
-            "shard.remove(entry);",
+            "entries.remove(slot);",
             "\
-            shard.remove(entry);
+            entries.remove(slot);
             self.forget(&found.record);",
         )],
         invariant: "a record is counted as dead once",
