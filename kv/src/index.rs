@@ -25,9 +25,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use farfield::{Error, prefetch_line};
 
-use crate::error::Fault;
 use crate::pages::lock;
-use crate::record::{self, Cipher, Decoded, Head, Words};
+use crate::record::Place;
 
 /// The entries of a segment.
 const SLOTS: usize = 62;
@@ -48,56 +47,6 @@ const FIRST_BITS: u32 = 6;
 const MOST_SPARSE: usize = 16;
 /// The most bits of the directory: `2^31` entries are enough for `2^34` records.
 const MOST_DEPTH: u32 = 31;
-
-/// Where a record is: its page, the word where it begins, and its words; and whether it is encrypted, so that of one that is not no more is read than its key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
-    pub(crate) page: u32,
-    pub(crate) first: u16,
-    pub(crate) words: u16,
-    pub(crate) is_encrypted: bool,
-}
-
-/// A record has fewer words.
-const ENCRYPTED: u16 = 1 << 15;
-
-impl Place {
-    /// Returns the place of a record that has a head.
-    pub(crate) fn of(page: u32, first: usize, head: Head) -> Self {
-        Self { page, first: first as u16, words: head.words() as u16, is_encrypted: head.is_encrypted() }
-    }
-
-    /// Returns how many words of the record are read: all of them, or those up to its key, if that is enough.
-    pub(crate) fn words_read(self, is_value_wanted: bool) -> u16 {
-        let words = if is_value_wanted { usize::MAX } else { record::key_words(self.is_encrypted) };
-        words.min(self.words.into()) as u16
-    }
-
-    /// Decodes the record, of which at least [these words](Self::words_read) are there.
-    pub(crate) fn decode<W: Words + ?Sized>(
-        self,
-        words: &W,
-        is_value_wanted: bool,
-        cipher: Option<&Cipher>,
-    ) -> Result<Decoded, Fault> {
-        if is_value_wanted {
-            record::decode(words, true, cipher)
-        } else {
-            record::decode_key(words, self.words.into(), cipher)
-        }
-    }
-
-    fn to_word(self) -> u64 {
-        let words = self.words | if self.is_encrypted { ENCRYPTED } else { 0 };
-        u64::from(self.page) << 32 | u64::from(self.first) << 16 | u64::from(words)
-    }
-
-    fn of_word(word: u64) -> Self {
-        let (first, words) = ((word >> 16) as u16, word as u16);
-        let is_encrypted = words & ENCRYPTED != 0;
-        Self { page: (word >> 32) as u32, first, words: words & !ENCRYPTED, is_encrypted }
-    }
-}
 
 /// A segment in its cache lines.
 #[repr(align(64))]
@@ -196,8 +145,11 @@ impl Entries {
 
     /// Returns the slots of entries with a hash, a bit each.
     fn matching(&self, hash: u32) -> u64 {
-        let (groups, _) = self.hashes.as_chunks::<16>();
-        groups.iter().rev().fold(0, |all, group| all << 16 | u64::from(equal(group, hash))) & self.used
+        let equal = self.hashes.map(|other| u8::from(other == hash));
+        let (groups, _) = equal.as_chunks::<8>();
+        // Gathers the lowest bits of eight bytes in one.
+        let bits = |group: &[u8; 8]| u64::from_le_bytes(*group).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        groups.iter().rev().fold(0, |all, group| all << 8 | bits(group)) & self.used
     }
 
     /// Returns the slot of a record, if it is there.
@@ -221,27 +173,6 @@ impl Entries {
     pub(crate) fn remove(&mut self, Slot(slot): Slot) {
         self.used &= !(1 << slot);
     }
-}
-
-/// Compares hashes. A bit for each: the compiler makes more than twice as many instructions of the portable form.
-#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-fn equal(hashes: &[u32; 16], hash: u32) -> u16 {
-    use std::arch::x86_64::{
-        __m128i, _mm_cmpeq_epi32, _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi32,
-    };
-    let hashes = bytemuck::cast::<[u32; 16], [__m128i; 4]>(*hashes);
-    // SAFETY: the program is compiled for processors that have SSE2.
-    unsafe {
-        let hash = _mm_set1_epi32(hash.cast_signed());
-        let [a, b, c, d] = hashes.map(|four| _mm_cmpeq_epi32(four, hash));
-        let bits = _mm_movemask_epi8(_mm_packs_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d)));
-        bits.cast_unsigned() as u16
-    }
-}
-
-#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
-fn equal(hashes: &[u32; 16], hash: u32) -> u16 {
-    hashes.iter().rev().fold(0, |all, other| all << 1 | u16::from(*other == hash))
 }
 
 /// Returns the numbers of the bits that are set.
@@ -491,14 +422,6 @@ mod tests {
                 return Ok(());
             }
             index.divide(entries, |_| true)?;
-        }
-    }
-
-    #[test]
-    fn a_place_is_a_word() {
-        for is_encrypted in [false, true] {
-            let place = Place { page: u32::MAX - 1, first: 2047, words: 2045, is_encrypted };
-            assert_eq!(Place::of_word(place.to_word()), place);
         }
     }
 

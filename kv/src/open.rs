@@ -10,10 +10,9 @@ use std::sync::atomic::Ordering;
 use farfield::prelude::*;
 use farfield::{Error, LinkWord, LockGuard};
 
-use crate::index::Place;
 use crate::options::Options;
 use crate::pages::{COPY_BYTES, FarPage, PAGE_WORDS, State};
-use crate::record::{self, Head};
+use crate::record::{self, Head, Place};
 use crate::store::{Added, FORMAT, Found, Lookup, Record, Store, StoreRoot, least_bytes, records};
 
 /// The pages that are read at the same time.

@@ -26,9 +26,8 @@ use farfield::{Address, GracePeriod, prefetch};
 use scopeguard::guard;
 
 use crate::error::Fault;
-use crate::index::Place;
 use crate::lists::Lists;
-use crate::record::{Cipher, Decoded};
+use crate::record::{Cipher, Decoded, Place};
 use crate::tally::Tally;
 
 /// The words of a page's records. With what the page and its block need besides, it is 16 KiB.

@@ -51,6 +51,56 @@ pub(crate) type Encoded = SmallVec<[u64; 32]>;
 /// The bytes of a record, for a moment.
 type Scratch = SmallVec<[u8; 512]>;
 
+/// Where a record is: its page, the word where it begins, and its words; and whether it is encrypted, so that of one that is not no more is read than its key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) page: u32,
+    pub(crate) first: u16,
+    pub(crate) words: u16,
+    pub(crate) is_encrypted: bool,
+}
+
+/// Set in the words of a place. A record has fewer.
+const PLACE_ENCRYPTED: u16 = 1 << 15;
+
+impl Place {
+    /// Returns the place of a record that has a head.
+    pub(crate) fn of(page: u32, first: usize, head: Head) -> Self {
+        Self { page, first: first as u16, words: head.words() as u16, is_encrypted: head.is_encrypted() }
+    }
+
+    /// Returns how many words of the record are read: all of them, or those up to its key, if that is enough.
+    pub(crate) fn words_read(self, is_value_wanted: bool) -> u16 {
+        let words = if is_value_wanted { usize::MAX } else { key_words(self.is_encrypted) };
+        words.min(self.words.into()) as u16
+    }
+
+    /// Decodes the record, of which at least [these words](Self::words_read) are there.
+    pub(crate) fn decode<W: Words + ?Sized>(
+        self,
+        words: &W,
+        is_value_wanted: bool,
+        cipher: Option<&Cipher>,
+    ) -> Result<Decoded, Fault> {
+        if is_value_wanted {
+            decode(words, true, cipher)
+        } else {
+            decode_key(words, self.words.into(), cipher)
+        }
+    }
+
+    pub(crate) fn to_word(self) -> u64 {
+        let words = self.words | if self.is_encrypted { PLACE_ENCRYPTED } else { 0 };
+        u64::from(self.page) << 32 | u64::from(self.first) << 16 | u64::from(words)
+    }
+
+    pub(crate) fn of_word(word: u64) -> Self {
+        let (first, words) = ((word >> 16) as u16, word as u16);
+        let is_encrypted = words & PLACE_ENCRYPTED != 0;
+        Self { page: (word >> 32) as u32, first, words: words & !PLACE_ENCRYPTED, is_encrypted }
+    }
+}
+
 /// What records are encrypted by.
 pub(crate) struct Cipher {
     key: LessSafeKey,
@@ -317,6 +367,14 @@ mod tests {
 
     fn cipher(byte: u8) -> Cipher {
         Cipher::new(&[byte; 32], byte.into()).unwrap()
+    }
+
+    #[test]
+    fn a_place_is_a_word() {
+        for is_encrypted in [false, true] {
+            let place = Place { page: u32::MAX - 1, first: 2047, words: 2045, is_encrypted };
+            assert_eq!(Place::of_word(place.to_word()), place);
+        }
     }
 
     #[test]

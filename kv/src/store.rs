@@ -11,10 +11,10 @@ use scopeguard::{ScopeGuard, defer, guard};
 use smallvec::SmallVec;
 
 use crate::error::{Fault, invalid};
-use crate::index::{Entries, Index, Place};
+use crate::index::{Entries, Index};
 use crate::options::{Options, Stats};
 use crate::pages::{COPY_BYTES, FarPage, Looked, PAGE_WORDS, Page, Pages, State, lock};
-use crate::record::{self, Cipher, Decoded, Head, KEY_BYTES, Key, MOST_VALUE_BYTES};
+use crate::record::{self, Cipher, Decoded, Head, KEY_BYTES, Key, MOST_VALUE_BYTES, Place};
 
 /// The version of the layout in far memory.
 pub(crate) const FORMAT: u64 = 0x6b76_0001;

@@ -36,8 +36,9 @@ mod servers;
 mod workload;
 
 use std::io::IsTerminal;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use clap::{Parser, ValueEnum, value_parser};
 use farfield::parse_size;
@@ -217,17 +218,21 @@ impl Args {
     }
 }
 
-/// Makes the allocator keep what is freed. It would give it back to the operating system after a tenth of a second, and take it again; jemalloc, in Redis, waits ten seconds, and memcached never gives any back.
-fn keep_freed_memory() {
-    /// `mi_option_purge_delay`, for which the crate has no name.
-    const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
-    // SAFETY: no other thread uses options.
-    unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, -1) };
+/// Begins anew with an allocator that keeps what is freed, which only the environment can tell it to. It would give that back to the operating system after a tenth of a second, and take it again; jemalloc, in
+/// Redis, waits ten seconds, and memcached gives nothing back.
+fn keep_freed_memory() -> Result<(), String> {
+    const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
+    if std::env::var_os(PURGE_DELAY).is_some() {
+        return Ok(());
+    }
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut again = Command::new(program);
+    Err(again.args(std::env::args_os().skip(1)).env(PURGE_DELAY, "-1").exec().to_string())
 }
 
 fn main() -> ExitCode {
-    keep_freed_memory();
     program(|args: Args| {
+        keep_freed_memory()?;
         let format = if args.json { Format::Json } else { args.format };
         Ok((format, measure(&args)?))
     })
