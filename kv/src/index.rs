@@ -15,8 +15,9 @@
 //!
 //! # Cache misses
 //!
-//! A segment is [`LINES`] cache lines. All hashes are compared without a branch, so the processor reads their lines at the same time. An entry may be in any slot, and is in one of its *group* if
-//! one of them was free: their places are one line, which is read meanwhile. So a look-up waits for the directory and then, once, for the segment.
+//! A segment is [`LINES`] cache lines: its lock and eight *groups* of eight slots or, of the first group, five. A group's places are a line, and its hashes half of one. An entry is in the group of its hash or, if that was full, in the
+//! next one that was not; a group that was full once for an entry of its own or of one before is *overfull* until the segment is divided. A look-up reads the groups from that of the hash up to the first one that is not overfull: most often that group
+//! alone, whose lines the processor reads at the same time. So it waits for the directory and then, once, for the segment.
 
 use std::hint::black_box;
 use std::mem::offset_of;
@@ -29,12 +30,18 @@ use crate::pages::lock;
 use crate::record::Place;
 
 /// The entries of a segment.
-const SLOTS: usize = 62;
+const SLOTS: usize = 61;
+/// The slots of a group.
+const GROUP: usize = 8;
+/// The groups of a segment.
+const GROUPS: usize = 8;
+/// The first slot: the words before are the lock, and what the segment says of itself.
+const FIRST: usize = GROUP * GROUPS - SLOTS;
 /// The cache lines of a segment: eight of places, four of hashes.
 const LINES: usize = 12;
 /// The bytes of a segment.
 const SEGMENT_BYTES: usize = size_of::<Segment>();
-const _: () = assert!(SEGMENT_BYTES == 64 * LINES && PLACES_AT == 16 && HASHES_AT == 512);
+const _: () = assert!(SEGMENT_BYTES == 64 * LINES && PLACES_AT == 8 * FIRST && HASHES_AT == 512);
 /// Where a segment has the places and the hashes.
 const PLACES_AT: usize = ENTRIES_AT + offset_of!(Entries, places);
 const HASHES_AT: usize = ENTRIES_AT + offset_of!(Entries, hashes);
@@ -54,12 +61,11 @@ const MOST_DEPTH: u32 = 31;
 struct Segment(Mutex<Entries>);
 
 impl Segment {
-    /// Asks for what [`Entries::matching`] reads, and the place that it most likely leads to.
+    /// Asks for what [`Entries::matching`] most likely reads, and the place that this leads to.
     fn prefetch(&self, hash: u32) {
         let start = std::ptr::from_ref(self).cast::<u8>();
-        let (first, _) = Entries::group(hash);
-        for offset in [0, HASHES_AT, HASHES_AT + 64, HASHES_AT + 128, HASHES_AT + 192, PLACES_AT + 8 * first]
-        {
+        let group = Entries::group(hash);
+        for offset in [0, HASHES_AT + group * size_of::<[u32; GROUP]>(), group * size_of::<[u64; GROUP]>()] {
             prefetch_line(start.wrapping_add(offset));
         }
     }
@@ -70,9 +76,15 @@ impl Segment {
 pub(crate) struct Entries {
     /// The slots that have an entry, a bit each.
     used: u64,
+    /// The bits of the hash that all entries have in common.
+    position: u32,
+    /// So many they are.
+    depth: u8,
+    /// The groups that are overfull, a bit each.
+    overfull: u8,
     places: [u64; SLOTS],
-    /// And, in the last two, how many bits of the hash all entries have in common, and these bits: so an even number of whole vectors is compared.
-    hashes: [u32; u64::BITS as usize],
+    /// Of a group's slots beside each other; so those before the first slot have some, too.
+    hashes: [[u32; GROUP]; GROUPS],
 }
 
 /// The slot of a record in a segment, as long as that is locked.
@@ -87,31 +99,31 @@ impl Default for Entries {
 
 impl Entries {
     fn new(depth: u32, position: u32) -> Self {
-        let mut hashes = [0; u64::BITS as usize];
-        (hashes[SLOTS], hashes[SLOTS + 1]) = (depth, position);
-        Self { used: 0, places: [0; SLOTS], hashes }
+        Self {
+            used: 0,
+            position,
+            depth: depth as u8,
+            overfull: 0,
+            places: [0; SLOTS],
+            hashes: [[0; GROUP]; GROUPS],
+        }
     }
 
     fn depth(&self) -> u32 {
-        self.hashes[SLOTS]
+        self.depth.into()
     }
 
-    fn position(&self) -> u32 {
-        self.hashes[SLOTS + 1]
-    }
-
-    /// Returns the first slot of a hash's group, and the one behind the last: they are in one line. The first line has two words of something else.
-    fn group(hash: u32) -> (usize, usize) {
-        let line = (hash >> (u32::BITS - 3)) as usize;
-        ((8 * line).saturating_sub(2), 8 * line + 6)
+    /// Returns the group of a hash: of each slot, as many hashes.
+    fn group(hash: u32) -> usize {
+        (FIRST + (((hash >> 24) as usize * SLOTS) >> 8)) / GROUP
     }
 
     fn has(&self, position: u32) -> bool {
-        position & low_bits(self.depth()) == self.position()
+        position & low_bits(self.depth()) == self.position
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.used == (1 << SLOTS) - 1
+        self.used == u64::MAX << FIRST
     }
 
     /// Adds a record. There is a free slot.
@@ -120,53 +132,66 @@ impl Entries {
     }
 
     fn push(&mut self, hash: u32, place: u64) {
-        let free = !self.used & ((1 << SLOTS) - 1);
-        let (first, end) = Self::group(hash);
-        let near = free >> first << first & ((1 << end) - 1);
-        let slot = if near == 0 { free } else { near }.trailing_zeros() as usize;
-        (self.hashes[slot], self.places[slot]) = (hash, place);
+        let free = (!self.used & u64::MAX << FIRST).to_le_bytes();
+        let mut group = Self::group(hash);
+        while free[group] == 0 {
+            self.overfull |= 1 << group;
+            group = (group + 1) % GROUPS;
+        }
+        let position = free[group].trailing_zeros() as usize;
+        let slot = GROUP * group + position;
+        (self.hashes[group][position], self.places[slot - FIRST]) = (hash, place);
         self.used |= 1 << slot;
     }
 
     /// Returns the places of the records whose keys have a hash.
     pub(crate) fn find(&self, hash: u64) -> impl Iterator<Item = Place> + '_ {
         // Most likely the place is in this line.
-        black_box(self.places[Self::group(hash as u32).0]);
-        slots(self.matching(hash as u32)).map(|slot| Place::of_word(self.places[slot]))
+        black_box(self.places[(GROUP * Self::group(hash as u32)).saturating_sub(FIRST)]);
+        slots(self.matching(hash as u32)).map(|slot| self.place(slot))
     }
 
-    /// Returns the place of a record whose key has a hash, if it is in the hash's group. For hints: the other slots are not looked at.
+    fn place(&self, slot: usize) -> Place {
+        Place::of_word(self.places[slot - FIRST])
+    }
+
+    /// Returns the place of a record whose key has a hash, if it is in the hash's group. For hints: no other groups are looked at.
     pub(crate) fn guess(&self, hash: u64) -> Option<Place> {
-        let (first, end) = Self::group(hash as u32);
-        let mut group = first..end;
-        let slot = group.find(|slot| self.hashes[*slot] == hash as u32 && self.used >> slot & 1 == 1)?;
-        Some(Place::of_word(self.places[slot]))
+        let here = self.matching_in(Self::group(hash as u32), hash as u32) & self.used;
+        slots(here).next().map(|slot| self.place(slot))
     }
 
     /// Returns the slots of entries with a hash, a bit each.
     fn matching(&self, hash: u32) -> u64 {
-        let equal = self.hashes.map(|other| u8::from(other == hash));
-        let (groups, _) = equal.as_chunks::<8>();
+        let first = Self::group(hash);
+        let (mut all, mut group) = (0, first);
+        loop {
+            all |= self.matching_in(group, hash);
+            let is_last = self.overfull >> group & 1 == 0;
+            group = (group + 1) % GROUPS;
+            if is_last || group == first {
+                return all & self.used;
+            }
+        }
+    }
+
+    /// Returns the slots of a group that have a hash, or have had it.
+    fn matching_in(&self, group: usize, hash: u32) -> u64 {
+        let equal = self.hashes[group].map(|other| u8::from(other == hash));
         // Gathers the lowest bits of eight bytes in one.
-        let bits = |group: &[u8; 8]| u64::from_le_bytes(*group).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-        groups.iter().rev().fold(0, |all, group| all << 8 | bits(group)) & self.used
+        let bits = u64::from_le_bytes(equal).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        bits << (GROUP * group)
     }
 
     /// Returns the slot of a record, if it is there.
     pub(crate) fn slot(&self, hash: u64, place: Place) -> Option<Slot> {
-        let (hash, place) = (hash as u32, place.to_word());
-        let is_there = |slot: &usize| {
-            self.places[*slot] == place && self.hashes[*slot] == hash && self.used >> slot & 1 == 1
-        };
-        // Most likely it is there: then not all hashes are compared.
-        let (first, end) = Self::group(hash);
-        let near = (first..end).find(is_there);
-        near.or_else(|| slots(self.matching(hash)).find(is_there)).map(Slot)
+        let place = place.to_word();
+        slots(self.matching(hash as u32)).find(|slot| self.places[slot - FIRST] == place).map(Slot)
     }
 
     /// Puts a record in place of another one.
     pub(crate) fn replace(&mut self, Slot(slot): Slot, new: Place) {
-        self.places[slot] = new.to_word();
+        self.places[slot - FIRST] = new.to_word();
     }
 
     /// Removes a record.
@@ -193,12 +218,12 @@ fn position(hash: u64) -> u32 {
     (hash as u32) << FIRST_BITS | (hash >> (u64::BITS - FIRST_BITS)) as u32
 }
 
-/// An array that is doubled in place: its parts are the first `2^FIRST` elements, and then as many as there are before.
-struct Doubling<T, const FIRST: u32> {
+/// An array that is doubled in place: its parts are the first `2^START` elements, and then as many as there are before.
+struct Doubling<T, const START: u32> {
     parts: [OnceLock<Box<[T]>>; 32],
 }
 
-impl<T, const FIRST: u32> Doubling<T, FIRST> {
+impl<T, const START: u32> Doubling<T, START> {
     fn new(elements: impl Iterator<Item = T>) -> Self {
         let new = Self { parts: [const { OnceLock::new() }; 32] };
         new.double(0, elements);
@@ -207,9 +232,9 @@ impl<T, const FIRST: u32> Doubling<T, FIRST> {
 
     /// Returns the part that has an element, and its place there.
     fn part(index: u32) -> (usize, usize) {
-        let log = (index | 1 << (FIRST - 1)).ilog2();
-        let before = 1_u32 << log & !low_bits(FIRST);
-        ((log + 1 - FIRST) as usize, (index - before) as usize)
+        let log = (index | 1 << (START - 1)).ilog2();
+        let before = 1_u32 << log & !low_bits(START);
+        ((log + 1 - START) as usize, (index - before) as usize)
     }
 
     /// Returns an element. The array was doubled until it is there.
@@ -369,7 +394,7 @@ impl Index {
         old.divide(&mut lock(&self.segment(new).0));
         // Nobody has come to the new one before.
         let step = 1_usize << old.depth();
-        let high = old.position() as usize | step >> 1;
+        let high = old.position as usize | step >> 1;
         for index in (high..1 << self.depth.load(Ordering::Relaxed)).step_by(step) {
             self.directory.get(index as u32).store(new, Ordering::Release);
         }
@@ -385,13 +410,14 @@ impl Index {
 impl Entries {
     /// Moves the entries to an empty segment that have the next bit of the hash.
     fn divide(&mut self, high: &mut Self) {
-        let (depth, position) = (self.depth(), self.position());
+        let (depth, position) = (self.depth(), self.position);
         let bit = 1_u32 << (depth - FIRST_BITS);
         let all = std::mem::replace(self, Self::new(depth + 1, position));
         *high = Self::new(depth + 1, position | 1 << depth);
         for slot in slots(all.used) {
-            let half = if all.hashes[slot] & bit == 0 { &mut *self } else { &mut *high };
-            half.push(all.hashes[slot], all.places[slot]);
+            let hash = all.hashes[slot / GROUP][slot % GROUP];
+            let half = if hash & bit == 0 { &mut *self } else { &mut *high };
+            half.push(hash, all.places[slot - FIRST]);
         }
     }
 }
@@ -439,16 +465,32 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_a_line() {
-        let mut next = 0;
-        for line in 0..8 {
-            let (first, end) = Entries::group(line << 29 | 5);
-            assert_eq!(first, next);
-            let [begin, last] = [first, end - 1].map(|slot| (PLACES_AT + 8 * slot) / 64);
-            assert!(begin == line as usize && last == begin);
-            next = end;
+    fn groups_have_as_many_hashes_as_slots() {
+        let mut hashes = [0; GROUPS];
+        for top in 0..256 {
+            hashes[Entries::group(top << 24 | 5)] += 1;
         }
-        assert_eq!(next, SLOTS);
+        assert!((20..=22).contains(&hashes[0]), "of five slots: {hashes:?}");
+        assert!(hashes[1..].iter().all(|hashes| (33..=34).contains(hashes)), "{hashes:?}");
+    }
+
+    #[test]
+    fn entries_of_a_full_group_are_in_the_next_ones() {
+        let mut entries = Entries::new(FIRST_BITS, 0);
+        let hash = |number: u64| 0xff00_0000 | number;
+        for number in 0..SLOTS as u64 {
+            entries.insert(hash(number), place(number));
+            let overfull = if number < 8 { 0 } else { 0x80 | ((1 << ((number + FIRST as u64 - 8) / 8)) - 1) };
+            assert_eq!(u64::from(entries.overfull), overfull, "{number}");
+            assert_eq!(entries.guess(hash(number)), (number < 8).then(|| place(number)));
+        }
+        assert!(entries.is_full());
+        for number in (0..SLOTS as u64).rev() {
+            assert!(entries.find(hash(number)).eq([place(number)]));
+            let slot = entries.slot(hash(number), place(number)).unwrap();
+            entries.remove(slot);
+            assert_eq!(entries.find(hash(number)).next(), None);
+        }
     }
 
     #[test]
