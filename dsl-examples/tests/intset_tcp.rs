@@ -21,13 +21,13 @@ fn every_structure_is_verified_on_two_memory_nodes() {
             for (threads, tasks, encrypt) in
                 [("1", "1", "yes"), ("1", "8", "no"), ("2", "1", "no"), ("2", "8", "yes")]
             {
-                is_verified(&format!("{addresses}?encrypt={encrypt}"), structure, threads, tasks);
+                is_verified(&format!("{addresses}?encrypt={encrypt}"), structure, threads, tasks, &[]);
             }
         }
     });
 }
 
-/// One memory node whose memory counts as that of two. Two programs at a time, each by its own way.
+/// One memory node whose memory counts as that of two. Two processes of a run, each by its own way, use one set.
 #[test]
 fn every_structure_is_verified_where_some_processes_map_the_memory() {
     let mut options = MemoryNodeOptions::new(&format!("shm:two-ways-{}", std::process::id()));
@@ -38,8 +38,10 @@ fn every_structure_is_verified_where_some_processes_map_the_memory() {
     serving([node], || {
         for structure in STRUCTURES {
             thread::scope(|scope| {
-                for url in &urls {
-                    scope.spawn(|| is_verified(url, structure, "2", "8"));
+                for (url, process) in urls.iter().zip(["0", "1"]) {
+                    scope.spawn(move || {
+                        is_verified(url, structure, "2", "8", &["--nodes", "2", "--node-id", process]);
+                    });
                 }
             });
         }
@@ -61,11 +63,12 @@ fn serving<const N: usize>(nodes: [MemoryNode; N], body: impl FnOnce()) {
     });
 }
 
-fn is_verified(url: &str, structure: &str, threads: &str, tasks: &str) {
+fn is_verified(url: &str, structure: &str, threads: &str, tasks: &str, others: &[&str]) {
     let run = Command::new(env!("CARGO_BIN_EXE_intset"))
         .args(["--cluster", url, "--structure", structure, "--format", "json"])
         .args(["--threads", threads, "--tasks", tasks])
         .args(["--num-ops", "200", "--key-ub", "64"])
+        .args(others)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&run.stderr);
