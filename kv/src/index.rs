@@ -11,7 +11,7 @@
 //! the bits of the hash that all its entries have in common, its *position*: at any time each hash has one segment, that with its lowest bits, and who has locked a segment sees whether it is the hash's.
 //! It is not if it was divided meanwhile; then the directory was changed before it was unlocked, and leads to the right one.
 //!
-//! A segment is divided by who has locked it and then the growth, of which there is one at a time. The directory is doubled in place: the second half is added, as a copy of the first one.
+//! The thread that divides a segment has locked it, and then the index's growth: so one segment is divided at a time. The directory is doubled in place: the second half is added, as a copy of the first one.
 //!
 //! # Cache misses
 //!
@@ -279,7 +279,7 @@ pub(crate) struct Index {
     /// The segment of each value of these bits: its chunk, and its place there in the lowest bits.
     directory: Doubling<AtomicU32, FIRST_BITS>,
     chunks: Doubling<Chunk, FIRST_CHUNKS>,
-    /// The number of segments; locked after one of them.
+    /// The number of segments. It is locked by the thread that divides one, after the segment.
     growth: Mutex<u32>,
     bytes: AtomicUsize,
 }

@@ -377,7 +377,7 @@ impl Store {
     /// Tells the store that a key will be accessed soon, and asks the processor for where it is in the index. A program that knows its next requests before one has ended, as a server does that has received
     /// several, saves most of the time that the processor waits for memory: see [`Hint`]. No round trip.
     pub fn hint(&self, key: &[u8]) -> Hint<'_> {
-        // No other keys are found.
+        // A key of another length is in no segment: any one will do.
         let hash = key.try_into().map_or(0, |key| self.hash(key));
         self.index.prefetch(hash);
         Hint { store: self, hash, place: None }
@@ -455,7 +455,7 @@ impl Store {
 
     /// Hashes a key by a secret of this process, so that no user can choose keys of equal hashes.
     ///
-    /// Two keys have equal hashes with a probability of `2^-64`, whoever has chosen them without having seen hashes, which nobody is told: the upper half of the sum is strongly universal (Lemire and Kaser, "Strongly
+    /// Two keys have equal hashes with a probability of `2^-64`, also if an attacker has chosen them: the store tells nobody the secret or a hash. The reason is that the upper half of the sum is strongly universal (Lemire and Kaser, "Strongly
     /// universal string hashing is fast", 2014). The sums of keys that are consecutive numbers are at equal distances, which would fill all segments of the index at the same time: so their bits are mixed.
     #[inline]
     pub(crate) fn hash(&self, key: &Key) -> u64 {
